@@ -28,7 +28,7 @@ from lamella.app.app import LOCAL_OWNER, App, open_app
 from lamella.app.conversations import NewConversation
 from lamella.app.garbage import keep_loaded
 from lamella.chat import Message
-from lamella.commands.parse import Typed
+from lamella.commands.parse import TypedCommand
 from lamella.settings import read_settings
 from processes import KEY, simulator
 from tables import arguments, emit, middle, milliseconds, show
@@ -92,7 +92,7 @@ async def turn(app: App, conversation_id: str) -> float:
 
 async def beside(app: App, conversation_id: str) -> tuple[float, bool]:
     """Seconds of a turn beside a compaction, and whether the compaction was still running at its end."""
-    await app.chat.orders.submit(LOCAL_OWNER, conversation_id, Typed("compact"))
+    await app.chat.orders.submit(LOCAL_OWNER, conversation_id, TypedCommand("compact"))
     await asyncio.sleep(SECONDS_OF_SUMMARY / 10)
     seconds = await turn(app, conversation_id)
     running = app.sessions.is_compacting(conversation_id)
@@ -120,7 +120,7 @@ async def measure(app: App, pairs: int, turns: int) -> Figures:
                 overlapped += running
             blocks.running = None
         current = (await app.store.conversations.conversation(LOCAL_OWNER, compacted)).session_id
-        await app.chat.orders.submit(LOCAL_OWNER, compacted, Typed("undo", current))
+        await app.chat.orders.submit(LOCAL_OWNER, compacted, TypedCommand("undo", current))
     listening.cancel()
     return Figures(
         beside=times_beside,

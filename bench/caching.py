@@ -39,7 +39,7 @@ from lamella.core.models import ModelFacts
 from lamella.core.prompt import Kind, Level, Lifetime, Segment, WireBlock, Zone
 from lamella.core.tokens import Usage
 from lamella.llm.model_table import ModelTable
-from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.environment import ReplayEnvironment
 from lamella_lab.replay.options import ReplayOptions
 from lamella_lab.replay.report import ReplayReport
 from lamella_lab.replay.run import replay
@@ -127,7 +127,7 @@ def _shipped(name: str) -> dict[str, Any]:
 class Bench:
     """Replays on one model at one price."""
 
-    def __init__(self, ground: ReplayGround, models: Path, model: str) -> None:
+    def __init__(self, ground: ReplayEnvironment, models: Path, model: str) -> None:
         self._ground = ground
         self._models = models
         self._model = model
@@ -183,7 +183,7 @@ async def figures(bench: Bench, model: str, read: float) -> Figures:
 
 async def measure(reads: Sequence[float]) -> list[Figures]:
     """Both vendors, every price."""
-    found, ground = [], ReplayGround()
+    found, ground = [], ReplayEnvironment()
     with TemporaryDirectory() as folder:
         try:
             for vendor, read in product(VENDORS, reads):

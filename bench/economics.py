@@ -34,7 +34,7 @@ import structlog
 
 from lamella.core.tokens import Usage
 from lamella.llm.model_table import ModelTable
-from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.environment import ReplayEnvironment
 from lamella_lab.replay.options import ReplayOptions
 from lamella_lab.replay.report import ReplayReport
 from lamella_lab.replay.run import replay
@@ -111,7 +111,7 @@ class Bill:
 class Bench:
     """Replays on one model."""
 
-    def __init__(self, ground: ReplayGround, model: str) -> None:
+    def __init__(self, ground: ReplayEnvironment, model: str) -> None:
         self._ground = ground
         self._model = model
         price = ModelTable.read(None).facts(model, "openai" if model.startswith("gpt") else "anthropic").price
@@ -187,7 +187,7 @@ def with_compactions(trace: Json, every: int) -> Json:
     return {**trace, "turns": turns}
 
 
-async def measure(options: Namespace, ground: ReplayGround) -> list[Bill]:
+async def measure(options: Namespace, ground: ReplayEnvironment) -> list[Bill]:
     """Every run of every kind of text."""
     bench, found = Bench(ground, options.model), []
     for kind in options.kinds:
@@ -201,7 +201,7 @@ async def measure(options: Namespace, ground: ReplayGround) -> list[Bill]:
     return found
 
 
-async def measure_airline(options: Namespace, ground: ReplayGround) -> list[Bill]:
+async def measure_airline(options: Namespace, ground: ReplayEnvironment) -> list[Bill]:
     """Recorded runs one after the other, append-only and compacted."""
     bench = Bench(ground, options.model)
     runs = json.loads(options.airline.read_bytes())[: options.count]
@@ -241,7 +241,7 @@ def rows(bills: Sequence[Bill]) -> list[list[str]]:
 
 async def measured(options: Namespace) -> list[Bill]:
     """What the command line asks for."""
-    ground = ReplayGround()
+    ground = ReplayEnvironment()
     try:
         return await (measure_airline if options.airline else measure)(options, ground)
     finally:

@@ -18,7 +18,7 @@ from math import exp, log
 from random import Random
 from statistics import mean
 
-from lamella.cache.rhythm import Rhythm, Tail, life_worth
+from lamella.cache.forecast import RequestForecast, Tail, life_worth
 from lamella.core.caching import Ttl
 from lamella.core.models import ModelFacts
 from lamella.llm.model_table import ModelTable
@@ -81,7 +81,7 @@ PACES: Mapping[str, Pace] = {
 
 def planner(tail: Tail, gaps: Gaps, model: ModelFacts) -> Ttl | None:
     """The rule of the planner."""
-    return life_worth(tail, Rhythm(0.0, gaps), model)
+    return life_worth(tail, RequestForecast(0.0, gaps), model)
 
 
 def counts(tail: Tail, gaps: Gaps, model: ModelFacts) -> Ttl | None:

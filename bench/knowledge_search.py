@@ -122,7 +122,7 @@ async def search(count: int, queries: int) -> None:
             )
 
 
-class Stage:
+class Playback:
     """A server with a base and a conversation whose gauge is asked for while documents are made ready."""
 
     def __init__(self, app: App, client: ServerClient, base: str, conversation: str) -> None:
@@ -168,7 +168,7 @@ async def ingest(pages: int, rounds: int) -> None:
         async with served(read_settings(data=Path(folder)), checked=False) as (app, client):
             base = app.ids.new("kb")
             await app.access.add_base(LOCAL_OWNER, base, BaseContent("Bench"), app.clock.now())
-            stage = Stage(app, client, base, await client.conversation())
+            stage = Playback(app, client, base, await client.conversation())
             await stage.some(30)
             idle: list[float] = []
             busy: list[float] = []

@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from lamella_lab.replay.comparison import in_all_layouts, pairs
-from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.environment import ReplayEnvironment
 from lamella_lab.replay.options import ReplayOptions
 from lamella_lab.trace.format import Trace
 from lamella_lab.trace.reader import read_trace
@@ -61,7 +61,7 @@ class Cost:
         return self.read / self.input if self.input else 0.0
 
 
-async def measure(name: str, trace: Trace, model: str, ground: ReplayGround) -> list[Cost]:
+async def measure(name: str, trace: Trace, model: str, ground: ReplayEnvironment) -> list[Cost]:
     """One trace on one model, under every setting."""
     found: list[Cost] = []
     for one in await in_all_layouts(trace, ReplayOptions(model=model), ground):
@@ -77,7 +77,7 @@ async def measure(name: str, trace: Trace, model: str, ground: ReplayGround) -> 
 
 async def measure_all(names: Sequence[str]) -> list[Cost]:
     """Every trace on every model."""
-    ground = ReplayGround()
+    ground = ReplayEnvironment()
     try:
         found: list[Cost] = []
         for name in names:

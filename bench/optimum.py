@@ -31,7 +31,7 @@ import structlog
 from economics import NEVER, NO_PRUNING
 from lamella.cache.economics import Rates
 from lamella.core.tokens import Usage
-from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.environment import ReplayEnvironment
 from lamella_lab.replay.options import ReplayOptions
 from lamella_lab.replay.report import ReplayReport
 from lamella_lab.replay.run import replay
@@ -177,7 +177,7 @@ def summary_of(report: ReplayReport) -> Summary:
 class Bench:
     """Replays of the conversation on one model at one price."""
 
-    def __init__(self, ground: ReplayGround, vendor: Vendor, models: Path, lines: int) -> None:
+    def __init__(self, ground: ReplayEnvironment, vendor: Vendor, models: Path, lines: int) -> None:
         self._ground = ground
         self._vendor = vendor
         self._options = ReplayOptions(model=vendor.model, models=models)
@@ -205,7 +205,7 @@ class Bench:
 async def measure(reads: Sequence[float], lines: int) -> list[Figures]:
     """Every model and price, warm and with gaps."""
     found: list[Figures] = []
-    ground = ReplayGround()
+    ground = ReplayEnvironment()
     with TemporaryDirectory() as folder:
         try:
             for vendor, read in product(VENDORS, reads):

@@ -5,9 +5,9 @@
     python bench/recall.py --everywhere 200000 search over all conversations of an owner who has so many passages
 
 Every turn of the file is a message of a conversation on a real store, every session one of ours; the index is filled
-and asked through the same `Recall` as in the server. Found by turn: the share of a question's evidence among the first
-10 messages. By session: the share of the sessions with evidence among the first 5. `--tune N`: the rule's numbers were
-chosen on the first N conversations; their figures and those of the others are shown apart.
+and asked through the same `Recall` as in the server. Found by turn: the share of a question's evidence among the
+first 10 messages. By session: the share of the sessions with evidence among the first 5. `--tune N`: the rule's numbers
+were chosen on the first N conversations; their figures and those of the others are shown apart.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lamella.app.embedding import embedder_of
 from lamella.core.clock import SystemClock
 from lamella.core.ids import RandomIds
 from lamella.core.messages import Step, StopReason, Text, TurnStatus
-from lamella.core.recall import Found
+from lamella.core.recall import RecallResult
 from lamella.core.records import Caller, Conversation, NewRun, NewTurn, PageQuery, RunEnd, TurnEnd
 from lamella.core.sessions import Session, SessionCause, SessionStep
 from lamella.sessions.recall.recall import Recall
@@ -202,7 +202,7 @@ async def _store_turn(
     return turn
 
 
-async def sessions_of(store: Store, found: Found) -> list[int]:
+async def sessions_of(store: Store, found: RecallResult) -> list[int]:
     """The numbers of the sessions that were found."""
     return [(await store.sessions.session(OWNER, hit.session_id)).number for hit in found.sessions[:SESSIONS]]
 

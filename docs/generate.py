@@ -19,7 +19,7 @@ from lamella.context.layout import Layout
 from lamella.core import packets
 from lamella.core.caching import Ttl
 from lamella.core.models import ModelFacts
-from lamella.core.records import LEAVE
+from lamella.core.records import UNCHANGED
 from lamella.llm.model_table import ModelTable
 from lamella.settings import Settings, default_data_folder, variable_of
 from lamella_simulator.settings import Settings as SimulatorSettings
@@ -115,8 +115,8 @@ def execution_request_page() -> str:
 
 
 def _default_of(field: dataclasses.Field[object]) -> str:
-    if field.default is LEAVE:
-        return "`LEAVE`"
+    if field.default is UNCHANGED:
+        return "`UNCHANGED`"
     if field.default_factory is not dataclasses.MISSING:
         return f"`{field.default_factory()!r}`"
     return "" if field.default is dataclasses.MISSING else f"`{field.default!r}`"

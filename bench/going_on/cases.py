@@ -16,7 +16,7 @@ from lamella.app.conversations import NewConversation
 from lamella.chat.message import Message
 from lamella.core.errors import LamellaError
 from lamella.core.json import JsonObject, decode_object
-from lamella.core.records import LEAVE, ConversationChange
+from lamella.core.records import UNCHANGED, ConversationChange
 from lamella.core.sessions import Session, SessionCause
 from lamella.settings import read_settings
 
@@ -130,7 +130,7 @@ async def _answered(
     app: App, conversation: str, text: str, model: str, parent: str | None = None, files: Sequence[str] = ()
 ) -> Sequence[JsonObject]:
     """The packets of an answer to a message after `parent`, None for the newest turn."""
-    message = Message(text, tuple(files), models=(model,), parent_message_id=LEAVE if parent is None else parent)
+    message = Message(text, tuple(files), models=(model,), parent_message_id=UNCHANGED if parent is None else parent)
     turn = await app.chat.sender.begin(LOCAL_OWNER, conversation, message)
     packets = [decode_object(packet) async for batch in app.chat.stream(LOCAL_OWNER, turn) for _, packet in batch]
     await app.chat.rest(conversation)

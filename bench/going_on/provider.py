@@ -15,7 +15,7 @@ from lamella.core.ports import OpenModel
 from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.failures import of_status
-from lamella.llm.scripted import FACTS, Happening, ScriptedModel, ScriptedModels, calling
+from lamella.llm.scripted import FACTS, ReplayEvent, ScriptedModel, ScriptedModels, calling
 from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 OUTPUT = 500
@@ -82,10 +82,10 @@ class Picky(ScriptedModel):
     def _error(self) -> float:
         return self.manners.error
 
-    def _next(self, request: WireRequest) -> Iterator[Happening]:
+    def _next(self, request: WireRequest) -> Iterator[ReplayEvent]:
         return iter(self._answer(request))
 
-    def _answer(self, request: WireRequest) -> Sequence[Happening]:
+    def _answer(self, request: WireRequest) -> Sequence[ReplayEvent]:
         size, room = self.tokens(request), self.manners.window - OUTPUT
         summarises = bool(SUMMARISES.search(b"".join(block.data for block in request.blocks[-1:] + request.blocks[:2])))
         if size > room:
@@ -106,7 +106,7 @@ class Picky(ScriptedModel):
         assert isinstance(error, ProviderContextOverflow), said
         return error
 
-    def _summary(self, size: int) -> Sequence[Happening]:
+    def _summary(self, size: int) -> Sequence[ReplayEvent]:
         match self.manners.summaries:
             case "down":
                 return [ProviderUnreachable("It can't be reached.")]
@@ -120,7 +120,7 @@ class Picky(ScriptedModel):
                 return _said("# Facts\nThey talked about ships and figures.", size)
 
 
-def _said(text: str, size: int) -> Sequence[Happening]:
+def _said(text: str, size: int) -> Sequence[ReplayEvent]:
     usage = deltas.UsageReported(Usage(input=size, output=10))
     return [deltas.TextDelta(0, text), usage, deltas.Closed(StopReason.END_TURN)]
 

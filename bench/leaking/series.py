@@ -18,7 +18,7 @@ from random import Random
 from leaking import codes, disguises, turns
 from leaking.restricted_base import reply
 from leaking.spelling import digits, gives_away, stands_in
-from leaking.stage import Got, Stage, passages, staged
+from leaking.stage import Got, Playback, passages, staged
 from leaking.technique import Move, Plan, Technique
 from leaking.usefulness import Share, Usefulness, documents_of
 from leaking.world import KINDS, LANGUAGES, Canary, Page, canaries, pages, speeches
@@ -144,7 +144,7 @@ async def play(seed: int, attacks: int, languages: Sequence[str] = LANGUAGES) ->
     return outcome
 
 
-async def _look(stage: Stage, language: str, documents: Mapping[str, str], outcome: Outcome) -> Sight:
+async def _look(stage: Playback, language: str, documents: Mapping[str, str], outcome: Outcome) -> Sight:
     """Ask about each page, and count which canaries the second model is shown."""
     reader = await stage.reader(language)
     before = len(stage.material)
@@ -210,7 +210,7 @@ def _strangers(canary: Canary) -> list[str]:
 
 
 async def _attack(
-    stage: Stage, outcome: Outcome, technique: Technique, canary: Canary, plan: Plan, series: str, seen: Sight
+    stage: Playback, outcome: Outcome, technique: Technique, canary: Canary, plan: Plan, series: str, seen: Sight
 ) -> None:
     guessed = series == "control" or (series == "sighted" and not seen.sees(canary) and not technique.blind)
     others = [one for one in plan.choices if series != "control" or one != canary.text]
@@ -253,7 +253,7 @@ def _large(language: str) -> str:
     return f"{language}, large"
 
 
-async def _played(stage: Stage, base: str, moves: Sequence[Move]) -> list[Got]:
+async def _played(stage: Playback, base: str, moves: Sequence[Move]) -> list[Got]:
     """Ask the questions in a reader's conversation of its own."""
     reader = await stage.reader(base)
     return [await stage.ask(reader, move.question, move.answer, move.passages) for move in moves]

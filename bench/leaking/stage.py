@@ -21,7 +21,7 @@ from lamella.app.conversations import NewConversation
 from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
 from lamella.core.prompt import WireRequest
 from lamella.core.records import Caller
-from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ReplayEvent, ScriptedModel, ScriptedModels, saying
 from lamella.settings import read_settings
 from lamella.storage.store import Store
 from lamella.tooling.tool import Invocation, ToolScope
@@ -48,7 +48,7 @@ Answers = Callable[[str, str], str]
 
 
 @dataclass(slots=True)
-class Stage:
+class Playback:
     """The backend. `says` is the second model of the moment, `material` all that it was shown since `watch`."""
 
     app: App
@@ -89,7 +89,7 @@ class Stage:
         [part] = content["restricted"]
         return Got(part["decision"], part["reason"], part.get("summary", ""), len(self.material) - before)
 
-    def heard(self, request: WireRequest) -> Sequence[Happening]:
+    def heard(self, request: WireRequest) -> Sequence[ReplayEvent]:
         """Answer a request to the second model, and be ready for the next."""
         self.second.then_from(self.heard)
         prompt, material = told(self.second.body(request))
@@ -123,7 +123,7 @@ def passages(material: str) -> list[str]:
 
 
 @asynccontextmanager
-async def staged() -> AsyncIterator[Stage]:
+async def staged() -> AsyncIterator[Playback]:
     """A backend in a folder of its own, without bases yet."""
     with tempfile.TemporaryDirectory() as folder, capture_logs():
         second = second_model()
@@ -139,7 +139,7 @@ async def staged() -> AsyncIterator[Stage]:
         async with open_app(given, models=ScriptedModels(ScriptedModel(), second)) as app:
             assert isinstance(app.store, Store)
             await app.store.directory.add_user(User(ANN.user_id, "Ann", Role.MEMBER, app.clock.now()))
-            stage = Stage(app, KnowledgeBaseSearch(app.knowledge.reader, NO_LIMIT), second)
+            stage = Playback(app, KnowledgeBaseSearch(app.knowledge.reader, NO_LIMIT), second)
             second.then_from(stage.heard)
             yield stage
             await asyncio.sleep(0)

@@ -58,7 +58,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Playback:
     """A server with a restricted base, its main model, and the second one."""
 
     app: App
@@ -101,7 +101,7 @@ async def play(seed: int, attacks: int, *, level: GrantLevel = GrantLevel.RESTRI
         )
         canaries: list[str] = []
         async with served(given, checked=False, models=ScriptedModels(model, second)) as (app, client):
-            stage = Stage(app, client, model, second, outcome)
+            stage = Playback(app, client, model, second, outcome)
             for first in range(0, attacks, ROUND):
                 kept = secret(chosen)
                 canaries += kept.canaries
@@ -115,7 +115,7 @@ async def play(seed: int, attacks: int, *, level: GrantLevel = GrantLevel.RESTRI
     return outcome
 
 
-async def _round(stage: Stage, kept: Secret, attacks: Sequence[Attack], level: GrantLevel) -> list[str]:
+async def _round(stage: Playback, kept: Secret, attacks: Sequence[Attack], level: GrantLevel) -> list[str]:
     """Some attacks on one base, each in a turn of one conversation; gives the pieces that they tell."""
     app, client, model, second = stage.app, stage.client, stage.model, stage.second
     base = await restricted_base(app, kept.text, title=kept.title)
@@ -138,7 +138,7 @@ async def _round(stage: Stage, kept: Secret, attacks: Sequence[Attack], level: G
     return pieces
 
 
-async def _later(stage: Stage, conversation: str, call_id: str) -> list[tuple[str, str]]:
+async def _later(stage: Playback, conversation: str, call_id: str) -> list[tuple[str, str]]:
     """What is given of these turns afterwards: by the tools of memory, and by every view of a turn and its requests."""
     client, model = stage.client, stage.model
     calls = (
@@ -158,7 +158,7 @@ async def _later(stage: Stage, conversation: str, call_id: str) -> list[tuple[st
     return left
 
 
-async def _harmless(stage: Stage, kept: Secret, count: int) -> None:
+async def _harmless(stage: Playback, kept: Secret, count: int) -> None:
     """Harmless summaries about a base, as the second model may give them."""
     base = await restricted_base(stage.app, kept.text, title=kept.title)
     await add(stage.app, base, secret(Random(kept.figure)).text, "second.md")

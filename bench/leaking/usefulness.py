@@ -15,7 +15,7 @@ from typing import Any
 
 from lamella.core.json import encode_text
 from leaking.restricted_base import reply
-from leaking.stage import Stage, staged
+from leaking.stage import Playback, staged
 from leaking.world import HERE, LANGUAGES
 
 USUAL = 8
@@ -83,7 +83,7 @@ async def measure(languages: Sequence[str] = LANGUAGES) -> Usefulness:
     return made
 
 
-async def _one(stage: Stage, honest: Honest, way: str, made: Usefulness) -> None:
+async def _one(stage: Playback, honest: Honest, way: str, made: Usefulness) -> None:
     reader = await stage.reader(honest.language)
     says = Rewriter(honest.summary, rewrites=way == "rewritten")
     got = await stage.ask(reader, honest.question, says, USUAL)

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from lamella.app.core import Core
 from lamella.chat import Message, Queued, WaitPolicy
-from lamella.chat.waiting import QueuedCommand, sent_of
-from lamella.commands.parse import Typed
+from lamella.chat.queued import QueuedCommand, sent_of
+from lamella.commands.parse import TypedCommand
 from lamella.core.errors import LamellaError, NotWaiting, ServerStopping, TurnInProgress
 from scheduling.loop import Lanes
 from scheduling.model import QUESTION
@@ -117,7 +117,7 @@ class Client:
 
     async def _command(self, name: str) -> None:
         argument = str(1 + int(4 * self._story.draw() ** 2)) if name == "resume" else ""
-        commanded = Commanded(Typed(name, argument))
+        commanded = Commanded(TypedCommand(name, argument))
         self._story.told.commanded.append(commanded)
         try:
             await self._do(commanded)

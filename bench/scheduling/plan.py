@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from lamella.commands.parse import Typed
+from lamella.commands.parse import TypedCommand
 from lamella.core.records import Caller
 from scheduling.model import Faults, Witness
 
@@ -53,7 +53,7 @@ class Commanded:
     `waits`: it went into the queue, whose row says what became of it.
     """
 
-    typed: Typed
+    typed: TypedCommand
     failed: str | None = None
     waits: bool = False
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from lamella.commands.parse import Typed
+from lamella.commands.parse import TypedCommand
 from scheduling.model import QUESTION
 from scheduling.plan import FIRST, Sent, Told
 from scheduling.stored import Row, Stored, said
@@ -17,9 +17,9 @@ MAY_REFUSE = ("invalid_request",)
 """Why a command that waited may be refused when its turn comes."""
 
 
-def commands_done(stored: Stored) -> list[Typed]:
+def commands_done(stored: Stored) -> list[TypedCommand]:
     """The commands of the queue that ran or were refused: both are answered."""
-    return [Typed(sent["name"], sent.get("argument", "")) for _, sent in _commands(stored)]
+    return [TypedCommand(sent["name"], sent.get("argument", "")) for _, sent in _commands(stored)]
 
 
 def _commands(stored: Stored) -> list[tuple[Row, dict[str, str]]]:

@@ -19,7 +19,7 @@ from lamella.core.messages import StopReason, Text
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, Segment, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
-from lamella.llm.wiring import wire_segments
+from lamella.llm.wire_blocks import wire_segments
 
 
 def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> OllamaModel:

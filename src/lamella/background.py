@@ -1,6 +1,6 @@
-"""Background work under leases: claimed, renewed while it runs, finished or tried again later.
+"""Background jobs with leases: claimed, renewed while they run, finished or retried later.
 
-A process that dies keeps nothing: its lease ends, and whoever claims the job next has a higher token.
+The lease of a dead process ends, and the next worker that claims the job gets a higher token.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ LEASE_SECONDS = 90.0
 """How long a job is held without a sign of life."""
 
 IDLE_SECONDS = 20.0
-"""How often a worker looks for work that nobody told it of: jobs that are due again, or left by another process."""
+"""How often a worker polls for jobs that are due again, or left by another process."""
 
 MOST = 4
-"""Jobs of one kind at once: slow ones of another kind hold up none of it."""
+"""Jobs of one kind at once, so that a slow kind does not block others."""
 
 MOST_OF_OWNER = 3
 """Of these, jobs of one owner: many of one leave room for the others."""
 
 BACKOFF_SECONDS = (30.0, 300.0)
-"""After a failure, before each further attempt; behind the last one the job has failed."""
+"""Pauses before further attempts after a failure; after the last one the job has failed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """The job did not work out, and may be tried again: after so many seconds, however often; None: as failures are.
+class Retry:
+    """The job may be tried again after `after` seconds, without a limit of attempts; None: as after failures.
 
-    Without `retry` it is not: it has failed. `code` names the reason in the error that is stored.
+    Without `retry` it has failed. `code` names the reason in the stored error.
     """
 
     why: str
@@ -56,8 +56,8 @@ class Again:
         return {**found, "code": self.code} if self.code else found
 
 
-Handler = Callable[[Job], Awaitable[Again | None]]
-"""Does a job; gives `Again` when it may be tried once more."""
+Handler = Callable[[Job], Awaitable[Retry | None]]
+"""Does a job; returns `Retry` if it may be tried again."""
 
 
 class Worker:
@@ -197,7 +197,7 @@ class Worker:
             except LamellaError as error:
                 log.error("a lease could not be renewed", job=job.id, error=error.message)
 
-    async def _end(self, job: Job, again: Again | None) -> None:
+    async def _end(self, job: Job, again: Retry | None) -> None:
         now = self._clock.now()
         if again is None:
             await self._jobs.finish(job, now)

@@ -36,7 +36,7 @@ TIMEOUT = httpx2.Timeout(120, connect=5)
 """Seconds without a byte; a server sends a comment every few seconds while nothing happens."""
 
 PAUSES = (0.1, 0.3, 1.0, 3.0, 5.0)
-"""Seconds before each attempt to go on with a stream that broke. A packet that comes begins them anew."""
+"""Seconds before each attempt to resume a broken stream. A packet resets them."""
 
 
 Events = AbstractAsyncContextManager[AsyncIterator[tuple[int | None, str]]]
@@ -66,7 +66,7 @@ class Client:
         self.pauses = pauses
 
     async def ask(self, method: str, path: str, **options: Any) -> Object:
-        """The JSON of any request under `/api/v1`; `options` are those of httpx2. Raises what the server answered."""
+        """The JSON answer of any request under `/api/v1`; `options` are those of httpx2. Raises the server's error."""
         answer = await self.call(method, path, **options)
         if answer.is_error:
             raise _refused(answer)
@@ -74,7 +74,7 @@ class Client:
         return body
 
     async def call(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        """The answer to any request under `/api/v1`, whatever its status."""
+        """The answer to any request under `/api/v1`, with any status."""
         with _reachable(self.http):
             return await self.http.request(method, f"/api/v1{path}", **options)
 
@@ -119,9 +119,9 @@ class Client:
         dynamic_context: Sequence[str] = (),
         debounce_ms: int | None = None,
     ) -> AsyncIterator[AnyPacket]:
-        """Send a message and give the packets of its turn to the end; a command gives its answer as one packet.
+        """Send a message and yield the packets of its turn to the end; a command yields one packet.
 
-        `debounce_ms` is how long the server waits for more messages of a burst; None: as its settings say.
+        `debounce_ms` is how long the server waits for more messages; None: its setting.
         """
         body: Object = {"text": text, "file_ids": list(file_ids), "timezone": timezone}
         optional = {
@@ -149,11 +149,11 @@ class Client:
         await self.post(f"/turns/{turn_id}/stop")
 
     async def approve(self, turn_id: str, call_id: str, *, approved: bool, reason: str = "") -> None:
-        """Let a tool call that waits for approval run, or not; `reason` is told to the model."""
+        """Let a waiting tool call run, or not. The model sees the `reason`."""
         await self.post(f"/turns/{turn_id}/calls/{call_id}/approval", {"approved": approved, "reason": reason})
 
     async def _resumed(self, send: Callable[[], Events] | None, turn_id: str, last: int) -> AsyncIterator[AnyPacket]:
-        """Packets of a turn over as many connections as it takes; `send` makes the request that begins it."""
+        """The packets of a turn over as many connections as necessary; `send` makes the first request."""
         pauses = iter(self.pauses)
         while True:
             stream = send() if send is not None and not turn_id else self._rest(turn_id, last)
@@ -183,7 +183,7 @@ class Client:
 
 @asynccontextmanager
 async def connect(url: str, key: str | None = None) -> AsyncIterator[Client]:
-    """A client of the server at `url`, as the user whose API key this is; a server without accounts needs none."""
+    """A client of the server at `url`, as the user of this API key; a server without accounts needs none."""
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=TIMEOUT, trust_env=False) as http:
         yield Client(http)
@@ -221,7 +221,7 @@ _KINDS: Mapping[str, type[LamellaError]] = {
     ConfigurationError.code: ConfigurationError,
     **{error.code: error for error in reversed([*_callers()])},
 }
-"""The errors that are told apart, by their codes; of several with one code the one that the others extend."""
+"""Errors by their codes; of several with one code, the base class."""
 
 
 def refusal(error: Mapping[str, Any]) -> LamellaError:
@@ -231,7 +231,9 @@ def refusal(error: Mapping[str, Any]) -> LamellaError:
 
 
 def _refused(answer: httpx2.Response) -> LamellaError:
-    """The error of an answer; of one that is not Lamella's, such as a proxy's page, its status and first words."""
+    """The error of an answer; for an answer that is not Lamella's, such as a proxy's page, its status and first
+    words.
+    """
     try:
         return refusal(answer.json()["error"])
     except (ValueError, TypeError, LookupError, AttributeError):

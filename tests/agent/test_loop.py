@@ -12,7 +12,7 @@ from lamella.agent.reminders import LAST_STEP
 from lamella.core import deltas
 from lamella.core.messages import StopReason, ToolCall
 from lamella.core.tokens import Usage
-from lamella.llm.scripted import Happening, ScriptedModel, calling, saying
+from lamella.llm.scripted import ReplayEvent, ScriptedModel, calling, saying
 from scripted_tools import Wait, WebSearch, reminders, results, wait
 
 from .talking import Talk, of
@@ -33,7 +33,7 @@ async def test_results_go_back_in_call_order_and_are_shown_as_they_come() -> Non
 
 async def test_every_block_has_its_own_place() -> None:
     thought = deltas.ReasoningDelta(0, "Hm.")
-    first: list[Happening] = [thought, *calling(wait("c1"), wait("c2"))]
+    first: list[ReplayEvent] = [thought, *calling(wait("c1"), wait("c2"))]
     model = ScriptedModel([first, saying("Done.")])
     talk = Talk(model, Wait(), WebSearch())
     packets = await talk.send("Go")
@@ -123,7 +123,7 @@ async def test_a_model_that_calls_for_ever_is_ended() -> None:
 
 
 async def test_arguments_that_are_no_json_are_told_to_the_model() -> None:
-    broken: list[Happening] = [
+    broken: list[ReplayEvent] = [
         deltas.ToolCallOpened(0, "c1", "wait"),
         deltas.ToolArgsDelta(0, '{"ms": 1'),
         deltas.UsageReported(Usage(input=1, output=1)),
@@ -141,7 +141,7 @@ async def test_arguments_that_are_no_json_are_told_to_the_model() -> None:
 
 @pytest.mark.parametrize("arguments", ["", "  ", "{}", "[]", "7", "null"])
 async def test_a_call_without_an_object_of_arguments_does_no_harm(arguments: str) -> None:
-    call: list[Happening] = [deltas.ToolCallOpened(0, "c1", "wait"), deltas.ToolArgsDelta(0, arguments)]
+    call: list[ReplayEvent] = [deltas.ToolCallOpened(0, "c1", "wait"), deltas.ToolArgsDelta(0, arguments)]
     call += calling()
     model = ScriptedModel([call, saying("I see.")])
     talk = Talk(model, Wait(), WebSearch())

@@ -72,10 +72,10 @@ async def furnished(app: App) -> Bound:
     return Bound(base.id, file.id, agent.agent.id)
 
 
-Story = Callable[[Bound], Sequence[ExecutionRequest]]
+Timeline = Callable[[Bound], Sequence[ExecutionRequest]]
 """Requests, one after the other in one conversation; only the first names no conversation."""
 
-STORIES: dict[str, Story] = {
+STORIES: dict[str, Timeline] = {
     "plain, and gone on with": lambda _: [ExecutionRequest(text="Hi"), ExecutionRequest(text="Grüße 🦎 \u2028 </s>")],
     "blocks that came along": lambda _: [
         ExecutionRequest(
@@ -124,7 +124,7 @@ async def newest(app: App) -> str:
     return (await app.store.conversations.conversations(LOCAL_OWNER, PageQuery(limit=1))).data[0].id
 
 
-async def in_process(folder: Path, provider: str, story: Story) -> list[tuple[str, int, bytes]]:
+async def in_process(folder: Path, provider: str, story: Timeline) -> list[tuple[str, int, bytes]]:
     blocks = Blocks([WhoAsks()])
     parts: dict[str, Any] = {"clock": Noon(), "ids": CountingIds()}
     async with open_app(settings_for(folder, provider), blocks=blocks, **parts) as lamella:
@@ -135,7 +135,7 @@ async def in_process(folder: Path, provider: str, story: Story) -> list[tuple[st
     return await sent_to(provider)
 
 
-async def over_http(folder: Path, provider: str, story: Story, *, streams: bool) -> list[tuple[str, int, bytes]]:
+async def over_http(folder: Path, provider: str, story: Timeline, *, streams: bool) -> list[tuple[str, int, bytes]]:
     blocks = Blocks([WhoAsks()])
     parts: dict[str, Any] = {"clock": Noon(), "ids": CountingIds()}
     async with (

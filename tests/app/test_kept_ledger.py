@@ -133,7 +133,7 @@ async def test_the_difference_to_the_request_before_is_told(tmp_path: Path) -> N
     assert (found["cause"], found["by"]) == ("decided", "setting")
     place = found["difference"]
     assert (place["segment"], place["reordered"]) == ("system", False)
-    assert "Speak of ships." in place["becomes"]
+    assert "Speak of ships." in place["after"]
     assert f"(block {place['block']}, byte {place['byte']})" in found["text"]
     assert mapped["why"] == found["text"]
 

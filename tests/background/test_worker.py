@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lamella.background import BACKOFF_SECONDS, LEASE_SECONDS, MOST, MOST_OF_OWNER, Again, Worker
+from lamella.background import BACKOFF_SECONDS, LEASE_SECONDS, MOST, MOST_OF_OWNER, Retry, Worker
 from lamella.core.clock import VirtualClock
 from lamella.core.records import Caller, Job, JobStatus, NewJob
 from lamella.storage import Store, open_store
@@ -22,11 +22,11 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 class Doing:
     """A handler that says how each attempt ends, and tells of it."""
 
-    def __init__(self, *ends: Again | Exception | None) -> None:
+    def __init__(self, *ends: Retry | Exception | None) -> None:
         self.ends = list(ends)
         self.seen: asyncio.Queue[Job] = asyncio.Queue()
 
-    async def __call__(self, job: Job) -> Again | None:
+    async def __call__(self, job: Job) -> Retry | None:
         await self.seen.put(job)
         end = self.ends.pop(0)
         if isinstance(end, Exception):
@@ -66,7 +66,7 @@ async def test_a_job_is_done_once(tmp_path: Path) -> None:
 async def test_slow_jobs_of_one_kind_hold_up_their_own_alone(tmp_path: Path) -> None:
     clock, doing, begun = VirtualClock(NOON), Doing(None), asyncio.Semaphore(0)
 
-    async def forever(job: Job) -> Again | None:
+    async def forever(job: Job) -> Retry | None:
         begun.release()
         await asyncio.Event().wait()
         return None
@@ -92,7 +92,7 @@ async def test_many_jobs_of_one_owner_leave_room_for_the_others(tmp_path: Path) 
     """Whoever has the fewest running is next, and what somebody waits for does not wait at all."""
     clock, begun, done = VirtualClock(NOON), asyncio.Queue[Job](), asyncio.Semaphore(0)
 
-    async def slow(job: Job) -> Again | None:
+    async def slow(job: Job) -> Retry | None:
         begun.put_nowait(job)
         await done.acquire()
         return None
@@ -120,7 +120,7 @@ async def test_a_lease_that_ran_out_here_is_taken_anew_here(tmp_path: Path) -> N
     """As after a suspended machine: the first attempt still runs when the second begins, and ends for nothing."""
     clock, attempts = VirtualClock(NOON), asyncio.Queue[asyncio.Event]()
 
-    async def slow(job: Job) -> Again | None:
+    async def slow(job: Job) -> Retry | None:
         done = asyncio.Event()
         attempts.put_nowait(done)
         await done.wait()
@@ -142,7 +142,7 @@ async def test_a_lease_that_ran_out_here_is_taken_anew_here(tmp_path: Path) -> N
 
 
 async def test_one_that_fails_is_tried_again_after_a_pause_and_given_up_in_the_end(tmp_path: Path) -> None:
-    clock, doing = VirtualClock(NOON), Doing(Again("no"), ValueError("a bug"), Again("still no"))
+    clock, doing = VirtualClock(NOON), Doing(Retry("no"), ValueError("a bug"), Retry("still no"))
     async with await open_store(tmp_path / "a.db") as store:
         worker = Worker(store.jobs, clock, {"look": doing})
         worker.start()
@@ -163,7 +163,7 @@ async def test_one_that_fails_is_tried_again_after_a_pause_and_given_up_in_the_e
 async def test_what_a_closing_worker_holds_is_due_at_once(tmp_path: Path) -> None:
     clock, started = VirtualClock(NOON), asyncio.Event()
 
-    async def forever(job: Job) -> Again | None:
+    async def forever(job: Job) -> Retry | None:
         started.set()
         await asyncio.Event().wait()
         return None
@@ -184,7 +184,7 @@ async def test_what_a_closing_worker_holds_is_due_at_once(tmp_path: Path) -> Non
 
 async def test_a_clock_that_is_set_back_keeps_no_job_waiting(tmp_path: Path) -> None:
     """Of a retry that is due in half a minute nobody knows any more how long it has waited: it is done at once."""
-    clock, doing = VirtualClock(NOON), Doing(Again("not yet"), None)
+    clock, doing = VirtualClock(NOON), Doing(Retry("not yet"), None)
     async with await open_store(tmp_path / "a.db") as store:
         worker = Worker(store.jobs, clock, {"look": doing})
         worker.start()

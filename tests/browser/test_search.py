@@ -129,7 +129,7 @@ def test_it_is_opened_worked_and_left_by_keys(page: Page, server: Server, pier: 
     page.keyboard.press("ControlOrMeta+k")
     box = page.get_by_role("combobox", name="Search all conversations")
     expect(box).to_be_focused()
-    expect(part(page, "search-status")).to_have_text("What you wrote, what was answered, and what tools found.")
+    expect(part(page, "search-status")).to_have_text("Your messages, the answers, and tool results.")
     page.keyboard.type("walrus oysters")
     options = page.get_by_role("listbox", name="Passages").get_by_role("option")
     expect(options.first).to_contain_text(PIER)
@@ -155,7 +155,7 @@ def test_it_is_opened_worked_and_left_by_keys(page: Page, server: Server, pier: 
     page.keyboard.type("zzyzx")
     status = part(page, "search-status")
     expect(status).to_contain_text("Nothing was found.")
-    why = httpx2.get(f"{server.url}/api/v1/sessions/search?q=zzyzx").json()["without_meaning"]
+    why = httpx2.get(f"{server.url}/api/v1/sessions/search?q=zzyzx").json()["lexical_only_reason"]
     if why is not None:
         expect(status).to_contain_text(f"Searched by words alone. {why}")
     page.keyboard.press("Enter")

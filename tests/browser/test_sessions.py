@@ -175,7 +175,7 @@ def test_on_a_narrow_screen_nothing_is_cut_off(page: Page, settling: Server) -> 
 def test_a_compaction_that_saves_much_is_offered_and_made_by_a_click(
     page: Page, server: Server, watched: Watched
 ) -> None:
-    """Long questions about nothing, at a size at which nothing is compacted by itself."""
+    """Long questions about nothing, at a size at which nothing is compacted automatically."""
     made = httpx2.post(f"{server.url}/api/v1/conversations", json={}).json()["id"]
     for count in range(30):
         question = {"text": f"Question {count}. " + WORDS, "timezone": "UTC"}

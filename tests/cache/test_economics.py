@@ -10,7 +10,7 @@ import pytest
 from lamella.cache.economics import (
     Compaction,
     DynamicAhead,
-    Elsewhere,
+    OtherSummariser,
     Rates,
     best_length,
     chance_of_reading,
@@ -49,7 +49,7 @@ def test_a_cheaper_model_does_not_always_summarise_for_less() -> None:
 
 def elsewhere(share: float, *, always: bool = True) -> Compaction:
     """The example, its summary by a model at this share of the prices."""
-    return replace(EXAMPLE, elsewhere=Elsewhere(share, share * 5, always))
+    return replace(EXAMPLE, elsewhere=OtherSummariser(share, share * 5, always))
 
 
 def test_a_summary_that_another_model_makes_for_less_pays_sooner() -> None:
@@ -64,11 +64,11 @@ def test_a_summary_that_another_model_makes_for_less_pays_sooner() -> None:
 def test_another_model_s_prices_are_told_in_tokens_of_this_one() -> None:
     table = ModelTable.read(None)
     opus, small = (table.facts(f"claude-{name}", "anthropic") for name in ("opus-5-5", "haiku-4-5"))
-    priced = Elsewhere.of(small, opus, always=True)
+    priced = OtherSummariser.of(small, opus, always=True)
     fewer = small.token_factor / opus.token_factor
     assert priced is not None
     assert (priced.read, priced.output) == pytest.approx((0.25 * fewer, 1.25 * fewer))
-    assert Elsewhere.of(table.facts("nobody-knows-it", "openai"), opus, always=True) is None
+    assert OtherSummariser.of(table.facts("nobody-knows-it", "openai"), opus, always=True) is None
 
 
 def test_so_it_is_with_the_bills_of_the_model_table_by_which_the_cheapest_is_chosen() -> None:

@@ -74,7 +74,7 @@ def test_where_all_was_read_it_is_told_for_programs_alone() -> None:
     found = why(Evidence(replace(now, diagnosis=moved), NAMED, (), FACTS))
     assert found.text == why(Evidence(now, NAMED, (), FACTS)).text
     assert found.provider is not None
-    assert found.provider.text.endswith("(9 tokens missed), behind what was cached.")
+    assert found.provider.text.endswith("(9 tokens missed), after the cached prefix.")
     assert found.provider.agrees is True
 
 
@@ -93,7 +93,7 @@ def test_what_differs_behind_what_was_cached_explains_no_miss() -> None:
     found = why(Evidence(replace(now, diagnosis=moved), before, (), FACTS))
     assert (found.cause, found.difference) == (Cause.MISSED, None)
     assert found.text.endswith(
-        "The provider says: earlier messages changed (28 tokens missed), behind what was cached."
+        "The provider says: earlier messages changed (28 tokens missed), after the cached prefix."
     )
     assert found.provider is not None
     assert found.provider.agrees is None

@@ -204,7 +204,7 @@ def test_only_what_is_sent_again_costs_more() -> None:
     found = why(Evidence(now, BEFORE, decisions, FACTS))
     assert (found.cause, found.lost) == (Cause.SHORTER, 11_200)
     assert found.lost_cost == pytest.approx(800 * 1.15 * 5 / 1_000_000)
-    assert "11.2k cached tokens were not read, 800 were paid for anew, $0.0046 more than reading them: " in found.text
+    assert "11.2k cached tokens were not read, 800 were paid for again, $0.0046 more than reading them: " in found.text
 
 
 def test_what_was_to_be_read_of_this_very_window_was_missed() -> None:

@@ -13,7 +13,7 @@ from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from lamella_simulator.testing import running
 
-from .stage import Stage, staged
+from .stage import Playback, staged
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def provider() -> Iterator[str]:
 
 
 @pytest.fixture
-async def stage(provider: str, tmp_path: Path, anyio_backend: str) -> AsyncIterator[Stage]:
+async def stage(provider: str, tmp_path: Path, anyio_backend: str) -> AsyncIterator[Playback]:
     """A server whose model is the simulator."""
     async with staged(provider, tmp_path) as opened:
         yield opened

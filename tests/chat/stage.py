@@ -37,7 +37,7 @@ class Steering:
 
 
 @dataclass(frozen=True)
-class Stage:
+class Playback:
     """Everything that a test of whole turns needs."""
 
     app: App
@@ -98,7 +98,7 @@ def _change(data: Path, script: str) -> None:
 
 
 @asynccontextmanager
-async def staged(provider: str, data: Path, **changes: Any) -> AsyncIterator[Stage]:
+async def staged(provider: str, data: Path, **changes: Any) -> AsyncIterator[Playback]:
     """A stage over a data folder; the account at the provider is its own, so no cache is shared with other tests."""
     steering, tools = Steering(), changes.pop("tools", SHIPPED_TOOLS)
     key = SecretStr(uuid4().hex)
@@ -108,7 +108,7 @@ async def staged(provider: str, data: Path, **changes: Any) -> AsyncIterator[Sta
         served(settings, headers=steering, tools=tools) as (app, client),
         httpx2.AsyncClient(base_url=provider, trust_env=False) as simulator,
     ):
-        yield Stage(app, client, simulator, steering, data)
+        yield Playback(app, client, simulator, steering, data)
 
 
 def types(packets: list[Object]) -> list[str]:

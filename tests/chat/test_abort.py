@@ -188,7 +188,7 @@ async def test_what_waits_behind_an_answer_that_is_aborted_is_answered_next(tmp_
         await waiting(client, conversation, 1)
         said = await abort(client, conversation, "/stop")
         assert said["name"] == "stop"
-        assert said["answer"].splitlines()[0] == "Stopped. What was said so far stays."
+        assert said["answer"].splitlines()[0] == "Stopped. The partial answer is kept."
         assert (said["data"]["stopped"], said["data"]["waiting"]) == (True, 1)
         assert "turn.stopped" in types(await first)
         assert types(await second)[-1] == "turn.finished"

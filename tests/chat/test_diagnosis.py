@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from lamella.core.json import Json
 
-from .stage import Stage, staged
+from .stage import Playback, staged
 
 pytestmark = pytest.mark.anyio
 LONG = "The tide turns twice a day, and the harbour with it. " * 200
@@ -23,7 +23,7 @@ def asked(body: dict[str, Any]) -> Any:
     )
 
 
-async def talked(stage: Stage) -> tuple[list[Any], str]:
+async def talked(stage: Playback) -> tuple[list[Any], str]:
     """Three turns, of which the last has another agent in front of all: their requests, and the conversation."""
     one, other = [await stage.client.post("/agents", {"name": name, "prompt": f"{name}. {LONG}"}) for name in "AB"]
     conversation = await stage.client.conversation(agent_id=one["id"])
@@ -52,7 +52,7 @@ async def test_both_causes_are_told(provider: str, tmp_path: Path, model: str, r
         assert [asked(seen["body"]) for seen in await stage.seen()] == [None, first["answer_id"], second["answer_id"]]
         assert first["answer_id"] is not None
         assert first["diagnosis"] is None
-        assert second["diagnosis"]["against"] == first["answer_id"]
+        assert second["diagnosis"]["compared_with"] == first["answer_id"]
         why = await stage.client.get(f"/requests/{second['id']}/why")
         assert (why["cause"], why["provider"]["agrees"]) == ("read", True)  # the reminder moved, behind the last marker
         assert (third["diagnosis"]["verdict"], third["diagnosis"]["reason"]) == ("changed", reason)
@@ -88,5 +88,5 @@ async def test_each_step_of_a_turn_is_compared_with_the_one_before(provider: str
         sent = [asked(seen["body"]) for seen in await stage.seen()]
     assert len(steps) == 3
     assert sent[2:] == [steps[0]["answer_id"], steps[1]["answer_id"]]
-    assert [step["diagnosis"]["against"] for step in steps] == sent[1:]
+    assert [step["diagnosis"]["compared_with"] for step in steps] == sent[1:]
     assert all(step["usage"]["cache_read"] for step in steps)

@@ -13,14 +13,14 @@ from lamella.core.errors import ConfigurationError
 from lamella.server.testing import Object
 from lamella.settings import read_settings
 
-from .stage import Stage, only, staged
+from .stage import Playback, only, staged
 
 pytestmark = pytest.mark.anyio
 
 LONG = "The tide turns twice a day, and the harbour with it. " * 150
 
 
-async def asks(stage: Stage) -> list[Any]:
+async def asks(stage: Playback) -> list[Any]:
     """What each request said of thinking."""
     return [
         (seen["body"].get("thinking"), seen["body"].get("output_config"), seen["body"].get("reasoning_effort"))
@@ -28,7 +28,7 @@ async def asks(stage: Stage) -> list[Any]:
     ]
 
 
-async def requests(stage: Stage, packets: list[Object]) -> list[Object]:
+async def requests(stage: Playback, packets: list[Object]) -> list[Object]:
     turn_id = packets[0]["turn_id"]
     found: list[Object] = (await stage.client.get(f"/turns/{turn_id}/requests"))["data"]
     return found
@@ -105,7 +105,7 @@ def changed(efforts: list[str], number: int) -> bool:
     return number > 0 and efforts[number] != efforts[number - 1]
 
 
-async def test_the_cost_of_a_change_is_known_before_it_is_made(stage: Stage) -> None:
+async def test_the_cost_of_a_change_is_known_before_it_is_made(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     path = f"/conversations/{conversation}"
     nothing = (await stage.client.get(f"{path}/efforts"))["data"]
@@ -119,7 +119,7 @@ async def test_the_cost_of_a_change_is_known_before_it_is_made(stage: Stage) -> 
     await stage.turn(conversation, "And more.", {"text": LONG})
     off, low, *_ = (await stage.client.get(f"{path}/efforts"))["data"]
     assert off["cache_lost"] is None
-    assert low["asked"] == {"level": "low", "budget": None, "without": False}
+    assert low["requested"] == {"level": "low", "budget": None, "disabled": False}
     assert low["cache_lost"]["level"] == "messages"
     assert low["cache_lost"]["tokens"] > 1_000
     assert low["cache_lost"]["cost"] > 0
@@ -132,7 +132,7 @@ async def test_the_cost_of_a_change_is_known_before_it_is_made(stage: Stage) -> 
     assert back["cache_lost"] is None or back["cache_lost"]["tokens"] < low["cache_lost"]["tokens"]
 
 
-async def test_an_effort_that_is_none_is_refused(stage: Stage) -> None:
+async def test_an_effort_that_is_none_is_refused(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     for method, where, body in (
         ("PATCH", f"/conversations/{conversation}", {"thinking_effort": "lots"}),
@@ -152,7 +152,7 @@ def test_a_deployment_that_names_none_says_what_there_is(tmp_path: Path) -> None
     assert read_settings(data=tmp_path, thinking_effort="1024").thinking_effort == "low"
 
 
-async def test_why_names_the_change_of_the_effort(stage: Stage) -> None:
+async def test_why_names_the_change_of_the_effort(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     await stage.client.post("/system-prompts", {"text": LONG})
     for effort in ("off", "off", "low"):

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from lamella.core.json import Json
 
-from .stage import MODEL, Stage, only, staged, text_of, types
+from .stage import MODEL, Playback, only, staged, text_of, types
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +59,7 @@ async def test_how_a_turn_ends(provider: str, tmp_path: Path, wire: str) -> None
         await cut_call(stage)
 
 
-async def cut_call(stage: Stage) -> None:
+async def cut_call(stage: Playback) -> None:
     """The limit of the output in the middle of a call: told to the model, which goes on."""
     reply: Json = {"text": "Let me read.", "tool_calls": [READ], "fault": {"kind": "truncated_tool_json", "when": 12}}
     packets = await stage.turn(await stage.client.conversation(), "When?", reply, {"text": ANSWER})
@@ -69,7 +69,7 @@ async def cut_call(stage: Stage) -> None:
     assert types(packets)[-3:] == WHOLE
 
 
-async def test_a_refusal_says_why_where_the_provider_does(stage: Stage) -> None:
+async def test_a_refusal_says_why_where_the_provider_does(stage: Playback) -> None:
     packets = await stage.turn(
         await stage.client.conversation(), "How?", {"text": "Never said.", "fault": {"kind": "refusal"}}
     )

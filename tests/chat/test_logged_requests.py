@@ -14,14 +14,14 @@ from lamella.storage.store import Store
 from lamella.tools.knowledge_base_search import NAME
 from leaking.restricted_base import ANN, add
 
-from .stage import Stage, staged
+from .stage import Playback, staged
 
 pytestmark = pytest.mark.anyio
 
 CANARY = "CANARY-4711"
 
 
-async def _logged(stage: Stage, *, protected: bool) -> str:
+async def _logged(stage: Playback, *, protected: bool) -> str:
     """The lines of two turns of the owner of a base: a passage is found, quoted, and still there in the second turn."""
     app, now = stage.app, stage.app.clock.now()
     base = (await app.access.add_base(LOCAL_OWNER, "kb_1", BaseContent("Mine"), now)).id

@@ -10,12 +10,12 @@ from pydantic import SecretStr
 from lamella.app.app import LOCAL_OWNER
 from lamella.core.decisions import DecisionKind
 
-from .stage import Stage, only, staged, text_of
+from .stage import Playback, only, staged, text_of
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_change_of_the_model_is_recorded_and_used(stage: Stage) -> None:
+async def test_a_change_of_the_model_is_recorded_and_used(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     await stage.turn(conversation, "Hello?", {"text": "I am the first."})
     path = f"/conversations/{conversation}"
@@ -33,7 +33,7 @@ async def test_a_change_of_the_model_is_recorded_and_used(stage: Stage) -> None:
     assert "from claude-opus-4-8 to claude-sonnet-4-6" in decision.decision.why
 
 
-async def test_a_model_for_one_message_changes_nothing_else(stage: Stage) -> None:
+async def test_a_model_for_one_message_changes_nothing_else(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     await stage.turn(conversation, "Hello?", {"text": "One."}, models=["claude-sonnet-4-6"])
     await stage.turn(conversation, "And?", {"text": "Two."})

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from lamella.core.json import Json
 from lamella.server.testing import Object
 
-from .stage import Stage, only, staged, text_of, types
+from .stage import Playback, only, staged, text_of, types
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ def failed(packets: list[Object], code: str) -> Object:
         ({"kind": "drop_before"}, "provider_error", "Check the network"),
     ],
 )
-async def test_a_refusal_before_the_first_byte(stage: Stage, fault: Json, code: str, words: str) -> None:
+async def test_a_refusal_before_the_first_byte(stage: Playback, fault: Json, code: str, words: str) -> None:
     conversation = await stage.client.conversation()
     packets = await stage.turn(conversation, "Hello?", {"text": "Never said.", "fault": fault})
     assert words in failed(packets, code)["hint"]
@@ -57,7 +57,7 @@ async def test_a_refusal_before_the_first_byte(stage: Stage, fault: Json, code: 
         ({"kind": "500", "when": 12}, "provider_error"),
     ],
 )
-async def test_a_failure_in_the_middle_keeps_what_was_said(stage: Stage, fault: Json, code: str) -> None:
+async def test_a_failure_in_the_middle_keeps_what_was_said(stage: Playback, fault: Json, code: str) -> None:
     conversation = await stage.client.conversation()
     packets = await stage.turn(
         conversation, "Hello?", {"text": "Half a sentence and no more.", "fault": fault, "chunk": 4}
@@ -73,7 +73,7 @@ async def test_a_failure_in_the_middle_keeps_what_was_said(stage: Stage, fault: 
     assert "provider" not in str(messages).lower()
 
 
-async def test_an_answer_in_json_has_the_errors_status(stage: Stage) -> None:
+async def test_an_answer_in_json_has_the_errors_status(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     await stage.script({"text": "Never said.", "fault": {"kind": "529"}})
     path = f"/conversations/{conversation}/turns"
@@ -127,14 +127,14 @@ async def test_a_prompt_that_the_provider_finds_too_long(provider: str, tmp_path
         assert text_of(await stage.turn(conversation, "And now?", {"text": "Better."})) == "Better."
 
 
-async def test_a_refusal_of_the_model_is_an_answer(stage: Stage) -> None:
+async def test_a_refusal_of_the_model_is_an_answer(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     packets = await stage.turn(conversation, "Hello?", {"text": "I would", "fault": {"kind": "refusal", "when": 7}})
     assert (only(packets, "run.finished")["status"], text_of(packets)) == ("refusal", "I would")
     assert only(packets, "turn.finished")["status"] == "finished"
 
 
-async def test_an_answer_that_is_too_long_says_why_it_ends(stage: Stage) -> None:
+async def test_an_answer_that_is_too_long_says_why_it_ends(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     reply: Json = {"text": "A long answer.", "fault": {"kind": "max_tokens", "when": 6}}
     packets = await stage.turn(conversation, "Hello?", reply)

@@ -84,7 +84,7 @@ async def test_messages_that_come_during_an_answer_are_answered_next_and_in_orde
         second = await post(client, conversation, "Second")
         third = await post(client, conversation, "Third")
         assert (second.status_code, third.status_code) == (202, 202)
-        assert [(one["text"], one["place"], one["status"]) for one in await waiting(client, conversation)] == [
+        assert [(one["text"], one["position"], one["status"]) for one in await waiting(client, conversation)] == [
             ("Second", 1, "queued"),
             ("Third", 2, "queued"),
         ]
@@ -98,7 +98,7 @@ async def test_messages_that_come_during_an_answer_are_answered_next_and_in_orde
     assert [turn["parent_id"] for turn in turns] == [None, turns[0]["id"], turns[1]["id"]]
     assert asked(model) == ["First", "Second", "Third"]
     found = await client.get(f"/conversations/{conversation}/queue/{second.json()['id']}")
-    assert (found["status"], found["turn_id"], found["place"]) == ("begun", turns[1]["id"], None)
+    assert (found["status"], found["turn_id"], found["position"]) == ("begun", turns[1]["id"], None)
     assert await waiting(client, conversation) == []
 
 
@@ -110,7 +110,7 @@ async def test_a_stream_says_that_its_message_waits_and_then_what_it_comes_to(
         model.then(saying("Two."))
         async with client.sending(conversation, "Second") as events:
             [queued] = await until(events, "turn.queued")
-            assert (queued["place"], queued["n"], queued["turn_id"]) == (1, 0, "")
+            assert (queued["position"], queued["n"], queued["turn_id"]) == (1, 0, "")
             gate.opened.set()
             packets = await rest_of(events)
     assert types(packets)[0] == "turn.started"
@@ -134,7 +134,7 @@ async def test_a_waiting_message_is_changed_and_another_taken_out(client: Server
             assert (end["type"], end["reason"]) == ("turn.stopped", "user_cancelled")
         assert (await client.call("DELETE", f"{path}/{second}")).status_code == 204
         changed = await client.call("PATCH", f"{path}/{first}", json={"text": "Better"})
-        assert (changed.json()["text"], changed.json()["place"]) == ("Better", 1)
+        assert (changed.json()["text"], changed.json()["position"]) == ("Better", 1)
         for text in ("", "/new"):
             assert (await client.call("PATCH", f"{path}/{first}", json={"text": text})).status_code == 400
         gate.opened.set()
@@ -231,7 +231,7 @@ async def test_a_damaged_row_blocks_nothing_and_is_told(
         async with client.sending(conversation, "Damaged") as events:
             await until(events, "turn.queued")
             await change(tmp_path, "UPDATE queued_messages SET payload = '{}';")
-            assert (await post(client, conversation, "Whole")).json()["place"] == 2
+            assert (await post(client, conversation, "Whole")).json()["position"] == 2
             gate.opened.set()
             [failed] = await rest_of(events)
     assert (failed["type"], failed["error"]["code"]) == ("error", "store_failed")
@@ -357,7 +357,7 @@ async def test_quick_messages_become_one_turn(tmp_path: Path) -> None:
             clock.advance(2.5)
             async with client.sending(conversation, "and another", **second) as two:
                 [queued] = await until(two, "turn.queued")
-                assert (queued["place"], queued["due_at"]) == (2, "2026-03-01T12:00:05.500000+00:00")
+                assert (queued["position"], queued["due_at"]) == (2, "2026-03-01T12:00:05.500000+00:00")
                 clock.advance(2.9)
                 await asyncio.sleep(0.05)
                 assert model.requests == []

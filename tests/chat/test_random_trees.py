@@ -24,8 +24,8 @@ from lamella.chat import Message
 from lamella.core.decisions import DecisionKind
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec, WireRequest
-from lamella.core.records import LEAVE
-from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.core.records import UNCHANGED
+from lamella.llm.scripted import ReplayEvent, ScriptedModel, ScriptedModels, calling, saying
 from lamella.sessions.compaction import Compacted
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
@@ -58,7 +58,7 @@ class Answers(ScriptedModel):
         super().__init__()
         self.said = 0
 
-    def _next(self, request: WireRequest) -> Iterator[Happening]:
+    def _next(self, request: WireRequest) -> Iterator[ReplayEvent]:
         self.said += 1
         texts = [str(block.value.get("text", "")) for block in request.blocks]
         if any("Summarise this conversation now." in text for text in texts[-2:]):
@@ -156,7 +156,7 @@ class Talk:
         question = f"question {word(len(tree.nodes))}"
         if named and parent is not None:
             follows = (await self.app.store.turns.turn(LOCAL_OWNER, parent)).run.id
-        asked = Message(f"{question} {MORE}", parent_message_id=follows if named else LEAVE)
+        asked = Message(f"{question} {MORE}", parent_message_id=follows if named else UNCHANGED)
         await self._turn(asked, parent, question)
 
     async def again(self, turn_id: str) -> None:

@@ -24,11 +24,11 @@ class First:
         return "First."
 
 
-class Second(First):
+class SummaryModel(First):
     name, order = "alpha", 0
 
 
-second = Second()
+second = SummaryModel()
 
 
 def third() -> First:

@@ -10,7 +10,7 @@ from lamella.core import deltas
 from lamella.llm.scripted import Gate, ScriptedModel, Wait, saying
 from lamella.server.testing import Object, ServerClient
 
-from .stage import Stage, text_of, types
+from .stage import Playback, text_of, types
 from .test_stop import until
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 PIECES = tuple(f"piece {number} " for number in range(15))
 
 
-async def test_a_turn_goes_on_when_its_client_leaves(stage: Stage) -> None:
+async def test_a_turn_goes_on_when_its_client_leaves(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     await stage.script({"text": "One, two, three, four, five, six.", "chunk": 4}, rate=100)
     async with stage.client.sending(conversation, "Count!") as events:
@@ -62,7 +62,7 @@ async def test_every_cut_of_a_running_turn_is_continued_exactly(client: ServerCl
             assert whole[:cut] + resumed == whole
 
 
-async def test_a_client_may_leave_and_come_back_again_and_again(stage: Stage) -> None:
+async def test_a_client_may_leave_and_come_back_again_and_again(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     text = " ".join(f"word{number}" for number in range(60))
     await stage.script({"text": text, "chunk": 5}, rate=600)

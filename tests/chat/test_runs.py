@@ -13,7 +13,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.errors import ProviderOverloaded
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
-from lamella.llm.scripted import FACTS, Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import FACTS, Gate, ReplayEvent, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
@@ -47,7 +47,7 @@ class Trio:
         self.app, self.client, self.models, self.tool = app, client, models, tool
 
     async def ask(
-        self, conversation: str, text: str, *scripts: list[list[Happening]], **fields: object
+        self, conversation: str, text: str, *scripts: list[list[ReplayEvent]], **fields: object
     ) -> list[Object]:
         """A turn that as many models answer as there are scripts."""
         for model, steps in zip(self.models, scripts, strict=False):
@@ -146,7 +146,7 @@ async def test_where_all_failed_a_conversation_goes_on_from_any(trio: Trio) -> N
 async def test_one_that_is_kept_and_then_fails_is_left_for_one_that_answered(trio: Trio) -> None:
     conversation = await trio.client.conversation()
     gate = Gate()
-    failing: list[Happening] = [gate, ProviderOverloaded("Too busy.")]
+    failing: list[ReplayEvent] = [gate, ProviderOverloaded("Too busy.")]
     asking = asyncio.create_task(trio.ask(conversation, "Hello?", [failing], [saying("I answer.")]))
     await gate.reached.wait()
     turn_id = (await trio.client.get(f"/conversations/{conversation}"))["running_turn"]
@@ -172,7 +172,7 @@ async def test_a_turn_fails_when_all_fail(trio: Trio) -> None:
 async def test_one_is_stopped_and_the_other_goes_on(trio: Trio) -> None:
     conversation = await trio.client.conversation()
     gate, other = Gate(), Gate()
-    first: list[Happening] = [*saying("Half")[:1], gate, *saying(" more")]
+    first: list[ReplayEvent] = [*saying("Half")[:1], gate, *saying(" more")]
     asking = asyncio.create_task(trio.ask(conversation, "Hello?", [first], [[other, *saying("Whole.")]]))
     await asyncio.gather(gate.reached.wait(), other.reached.wait())
     turn_id = (await trio.client.get(f"/conversations/{conversation}"))["running_turn"]

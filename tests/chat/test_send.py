@@ -9,7 +9,7 @@ import pytest
 from lamella.app.accounts import LOCAL_IDENTITY
 from lamella.app.app import App, open_app
 from lamella.app.conversations import NewConversation
-from lamella.chat import Message, Outgoing, WaitPolicy
+from lamella.chat import Message, OutgoingMessage, WaitPolicy
 from lamella.chat.dynamic_context import Blocks, BlockScope
 from lamella.core.prompt import Prompt, Wired
 from lamella.core.records import Notice
@@ -40,7 +40,7 @@ class Weather:
 
 
 async def answered(app: App, conversation_id: str, text: str) -> None:
-    asked = Outgoing(Message(text), WaitPolicy(debounce=0))
+    asked = OutgoingMessage(Message(text), WaitPolicy(debounce=0))
     done = await app.chat.sender.send(LOCAL_IDENTITY, conversation_id, asked)
     async for _ in await app.chat.packets(LOCAL_IDENTITY.caller, done):
         pass
@@ -77,10 +77,10 @@ async def test_a_slash_is_a_command_unless_the_message_is_literal(tmp_path: Path
     async with open_app(read_settings(data=tmp_path, titles=False), models=ScriptedModels(model)) as app:
         conversation = await app.conversations.create(LOCAL_IDENTITY.caller, NewConversation())
         send = app.chat.sender.send
-        told = await send(LOCAL_IDENTITY, conversation.id, Outgoing(Message("/status")))
+        told = await send(LOCAL_IDENTITY, conversation.id, OutgoingMessage(Message("/status")))
         assert isinstance(told, Notice)
         assert model.requests == []
-        turn_id = await send(LOCAL_IDENTITY, conversation.id, Outgoing(Message("/status"), is_literal=True))
+        turn_id = await send(LOCAL_IDENTITY, conversation.id, OutgoingMessage(Message("/status"), is_literal=True))
         assert isinstance(turn_id, str)
         async for _ in app.packets(turn_id):
             pass

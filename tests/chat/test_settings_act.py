@@ -15,7 +15,7 @@ from lamella.core.errors import ConfigurationError
 from lamella.core.json import decode_object
 from lamella.settings import read_settings, unknown_variables
 
-from .stage import Stage, staged
+from .stage import Playback, staged
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ def marks(body: Any) -> list[str]:
     return [block["cache_control"]["ttl"] for block in blocks if "cache_control" in block]
 
 
-async def two_turns(stage: Stage) -> list[Any]:
+async def two_turns(stage: Playback) -> list[Any]:
     """The bills of two turns over a long system prompt."""
     await stage.client.post("/system-prompts", {"text": LONG})
     conversation = await stage.client.conversation()

@@ -12,13 +12,13 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.core.messages import StopReason, ToolCall, TurnStatus
 from lamella.core.prompt import ToolSpec
-from lamella.llm.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import Gate, ReplayEvent, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Event, Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 from measures import ticks
 
-from .stage import Stage, only, text_of, types
+from .stage import Playback, only, text_of, types
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +48,7 @@ async def stopped(client: ServerClient, events: AsyncIterator[Event], turn_id: s
         return rest, seconds()
 
 
-async def test_stopping_while_tokens_flow_keeps_what_came(stage: Stage) -> None:
+async def test_stopping_while_tokens_flow_keeps_what_came(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     await stage.script({"text": ENDLESS, "chunk": 3}, rate=3_000)
     async with stage.client.sending(conversation, "Write!") as events:
@@ -75,7 +75,7 @@ async def test_stopping_while_tokens_flow_keeps_what_came(stage: Stage) -> None:
     assert messages[1]["content"] == [{"type": "text", "text": said}]
 
 
-async def test_stopping_while_the_provider_is_silent(stage: Stage) -> None:
+async def test_stopping_while_the_provider_is_silent(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     await stage.script({"text": "First words. " + "x" * 50, "chunk": 13}, rate=20)
     async with stage.client.sending(conversation, "Write!") as events:
@@ -87,7 +87,7 @@ async def test_stopping_while_the_provider_is_silent(stage: Stage) -> None:
     assert not (await stage.rest())["finished"]
 
 
-async def test_stopping_before_the_first_token(stage: Stage) -> None:
+async def test_stopping_before_the_first_token(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     await stage.script({"text": "Too late.", "fault": {"kind": "slow", "ms": 60_000}})
     async with stage.client.sending(conversation, "Write!") as events:
@@ -201,7 +201,7 @@ async def test_stopping_within_a_tool_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("came", [[], [deltas.TextDelta(0, "")], [deltas.ReasoningDelta(0, "Let me think.")]])
-async def test_stopping_between_two_steps_is_told_to_the_model(tmp_path: Path, came: list[Happening]) -> None:
+async def test_stopping_between_two_steps_is_told_to_the_model(tmp_path: Path, came: list[ReplayEvent]) -> None:
     """The call and its result stay as they are; behind them stands that the answer was stopped."""
     model, gate = ScriptedModel(), Gate()
     model.then(calling(ToolCall("c1", "quick", "{}")), [*came, gate, *saying("Late.")], saying("I see."))

@@ -15,14 +15,14 @@ from lamella.core.tokens import Usage
 from lamella.server.testing import Object, served
 from lamella.settings import read_settings
 
-from .stage import MODEL, Stage, staged, text_of
+from .stage import MODEL, Playback, staged, text_of
 
 pytestmark = pytest.mark.anyio
 
 STORY = "Once upon a time there was a ship in a harbour. " * 40
 
 
-async def stopped(stage: Stage, conversation: str) -> list[Object]:
+async def stopped(stage: Playback, conversation: str) -> list[Object]:
     """The packets of a turn that is stopped in its answer."""
     await stage.script({"text": STORY, "chunk": 8}, rate=200)
     packets: list[Object] = []
@@ -54,7 +54,7 @@ async def test_openai_says_nothing_before_the_end_so_it_is_estimated(provider: s
         assert status["data"]["cost_estimated"] is True
 
 
-async def test_anthropic_says_the_input_at_the_beginning_and_the_output_at_the_end(stage: Stage) -> None:
+async def test_anthropic_says_the_input_at_the_beginning_and_the_output_at_the_end(stage: Playback) -> None:
     """So the input is billed, and the output is estimated by what was streamed."""
     conversation = await stage.client.conversation()
     packets = await stopped(stage, conversation)

@@ -11,14 +11,14 @@ from lamella.app.accounts import LOCAL_IDENTITY
 from lamella.chat import Message
 from lamella.server.testing import Object
 
-from .stage import Stage, only, staged
+from .stage import Playback, only, staged
 
 pytestmark = pytest.mark.anyio
 
 LONG = "Rivers carry sand to the sea. " * 400
 
 
-async def surrounded(stage: Stage, **fields: Any) -> tuple[Object, Object, str]:
+async def surrounded(stage: Playback, **fields: Any) -> tuple[Object, Object, str]:
     """An agent, a project of one long file, and a conversation with both."""
     file = await stage.client.upload("rivers.txt", LONG.encode())
     agent = await stage.client.post("/agents", {"name": "Editor", "prompt": "You edit texts. " * 20})
@@ -34,7 +34,7 @@ def texts(body: Object) -> list[str]:
 
 
 @pytest.mark.parametrize("layout", ["lamella", "onyx", "lis", "wegent"])
-async def test_agent_and_project_reach_the_provider(stage: Stage, layout: str) -> None:
+async def test_agent_and_project_reach_the_provider(stage: Playback, layout: str) -> None:
     _, _, conversation = await surrounded(stage, layout=layout)
     await stage.turn(conversation, "What of the sand?", {"text": "It goes to the sea."})
     await stage.turn(conversation, "And then?", {"text": "It stays there."})
@@ -44,7 +44,9 @@ async def test_agent_and_project_reach_the_provider(stage: Stage, layout: str) -
         assert sum("Rivers carry sand" in text for text in sent) == 1
 
 
-async def test_a_project_is_read_from_the_cache_and_an_edited_agent_costs_what_stands_behind_it(stage: Stage) -> None:
+async def test_a_project_is_read_from_the_cache_and_an_edited_agent_costs_what_stands_behind_it(
+    stage: Playback,
+) -> None:
     agent, _, conversation = await surrounded(stage)
     await stage.turn(conversation, "What of the sand?", {"text": "It goes to the sea."})
     read = only(await stage.turn(conversation, "And then?", {"text": "It stays."}), "usage")["usage"]["cache_read"]
@@ -57,7 +59,7 @@ async def test_a_project_is_read_from_the_cache_and_an_edited_agent_costs_what_s
     assert only(again, "usage")["usage"]["cache_read"] > read
 
 
-async def test_a_preview_is_what_is_sent(stage: Stage) -> None:
+async def test_a_preview_is_what_is_sent(stage: Playback) -> None:
     _, _, conversation = await surrounded(stage)
     await stage.turn(conversation, "What of the sand?", {"text": "It goes to the sea."})
     ahead = await stage.client.post("/context/preview", {"conversation_id": conversation, "text": "And then?"})
@@ -84,7 +86,7 @@ async def test_a_restart_changes_no_byte(provider: str, tmp_path: Path, layout: 
     assert len(found[0]) >= 7
 
 
-async def blocks(stage: Stage, conversation: str) -> list[tuple[str, tuple[str, ...]]]:
+async def blocks(stage: Playback, conversation: str) -> list[tuple[str, tuple[str, ...]]]:
     """The fingerprints of the next request's blocks, without those that hold the time of asking."""
     message = Message("And now?")
     segments = (await stage.app.chat.sender.preview(LOCAL_IDENTITY, conversation, message)).record.segments

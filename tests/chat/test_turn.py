@@ -11,14 +11,14 @@ from lamella.core.json import Json, encode
 from lamella.core.messages import StopReason, Text, TurnStatus
 from lamella.core.packets import decode_packet
 
-from .stage import Stage, only, staged, text_of, types
+from .stage import Playback, only, staged, text_of, types
 
 pytestmark = pytest.mark.anyio
 
 LONG = "Rivers carry sand to the sea. " * 400
 
 
-async def test_packets_come_in_order_and_numbered(stage: Stage) -> None:
+async def test_packets_come_in_order_and_numbered(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     packets = await stage.turn(conversation, "Hello?", {"text": "Hello there, friend.", "chunk": 4})
     assert types(packets) == [
@@ -32,7 +32,7 @@ async def test_packets_come_in_order_and_numbered(stage: Stage) -> None:
     assert all(decode_packet(encode(packet)) for packet in packets)
 
 
-async def test_what_is_stored_is_what_was_sent_and_billed(stage: Stage) -> None:
+async def test_what_is_stored_is_what_was_sent_and_billed(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     packets = await stage.turn(conversation, "Hello?", {"text": "Hello there.", "reasoning": "Hm."})
     turn_id = packets[0]["turn_id"]
@@ -74,7 +74,7 @@ async def test_what_is_stored_is_what_was_sent_and_billed(stage: Stage) -> None:
     assert (await stage.client.get(f"/turns/{turn_id}/requests"))["data"][0]["id"] == request_id
 
 
-async def test_the_second_turn_reads_the_first_from_the_cache(stage: Stage) -> None:
+async def test_the_second_turn_reads_the_first_from_the_cache(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     await stage.turn(conversation, LONG + "What is this?", {"text": "A text about rivers."})
     packets = await stage.turn(conversation, "And what of the sand?", {"text": "It goes to the sea."})
@@ -93,7 +93,7 @@ async def test_the_second_turn_reads_the_first_from_the_cache(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/json, text/plain, */*", "Application/JSON;q=0.9"])
-async def test_a_client_that_takes_json_gets_the_finished_turn(stage: Stage, accept: str) -> None:
+async def test_a_client_that_takes_json_gets_the_finished_turn(stage: Playback, accept: str) -> None:
     conversation = await stage.client.conversation()
     await stage.script({"text": "Hello there."})
     turn = await stage.client.post(f"/conversations/{conversation}/turns", {"text": "Hi"}, headers={"accept": accept})
@@ -101,7 +101,7 @@ async def test_a_client_that_takes_json_gets_the_finished_turn(stage: Stage, acc
 
 
 @pytest.mark.parametrize("accept", ["*/*", "text/event-stream", "application/json, text/event-stream", ""])
-async def test_every_other_client_gets_the_stream(stage: Stage, accept: str) -> None:
+async def test_every_other_client_gets_the_stream(stage: Playback, accept: str) -> None:
     conversation = await stage.client.conversation()
     await stage.script({"text": "Hello there."})
     path = f"/conversations/{conversation}/turns"
@@ -112,14 +112,14 @@ async def test_every_other_client_gets_the_stream(stage: Stage, accept: str) -> 
     assert answer.text.endswith("}\n\n")
 
 
-async def test_a_title_is_made_of_the_first_message(stage: Stage) -> None:
+async def test_a_title_is_made_of_the_first_message(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     await stage.turn(conversation, "  \nWhat is a river?\nTell me.", {"text": "Water."})
     await stage.turn(conversation, "And a lake?", {"text": "Also water."})
     assert (await stage.client.get(f"/conversations/{conversation}"))["title"] == "What is a river?"
 
 
-async def test_an_answer_that_is_none_does_no_harm(stage: Stage) -> None:
+async def test_an_answer_that_is_none_does_no_harm(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     packets = await stage.turn(conversation, "Hello?", {"fault": {"kind": "empty", "times": 2}})
     assert only(packets, "turn.finished")["status"] == "failed"
@@ -128,7 +128,7 @@ async def test_an_answer_that_is_none_does_no_harm(stage: Stage) -> None:
     assert all(message["content"] for message in (await stage.seen())[-1]["body"]["messages"])
 
 
-async def test_an_odd_text_reaches_the_provider_as_it_was_written(stage: Stage) -> None:
+async def test_an_odd_text_reaches_the_provider_as_it_was_written(stage: Playback) -> None:
     odd = "Grüße 🦎 \x00\u2028 漢字 ﷽ \\ud800 </script> {{x}}"
     conversation = await stage.client.conversation()
     packets = await stage.turn(conversation, odd, {"text": odd})
@@ -153,7 +153,7 @@ async def test_thinking_is_shown_apart_from_the_answer_and_sent_back(provider: s
         assert kinds == ["thinking", "text"]
 
 
-async def test_the_status_of_every_row_is_final(stage: Stage) -> None:
+async def test_the_status_of_every_row_is_final(stage: Playback) -> None:
     conversation = await stage.client.conversation()
     packets = await stage.turn(conversation, "Hello?", {"text": "Hi."})
     record = await stage.app.store.turns.turn(LOCAL_OWNER, packets[0]["turn_id"])

@@ -20,7 +20,7 @@ from lamella.cli.failures import exit_code_of
 from lamella.cli.main import cli
 from lamella.core.errors import AuthenticationFailed, LamellaError, NotFound, PermissionDenied
 from lamella.llm.scripted import ScriptedModel, ScriptedModels
-from lamella.server.entrance import Entrance
+from lamella.server.authentication import Authentication
 from lamella.server.testing import serving
 from lamella.server.web import create_web
 from lamella.settings import read_settings
@@ -116,7 +116,7 @@ async def _set_up_at_a_server(data: Path) -> None:
     """Against a server that others reach: nobody gets in, and the first-run token makes the first admin."""
     terminal = Terminal(data)
     async with open_app(read_settings(data=data), models=ScriptedModels(ScriptedModel())) as app:
-        entrance = Entrance(app.accounts, is_local=False, first_run_token="printed-once")
+        entrance = Authentication(app.accounts, is_local=False, first_run_token="printed-once")
         async with serving(create_web(app, entrance)) as url, announced(data, url):
             refused = await asyncio.to_thread(terminal.refusal, "users", "list")
             assert "first-run token" in str(refused.hint)

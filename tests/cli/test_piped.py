@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lamella.cli.piped import Written
+from lamella.cli.piped import TypedInput
 from lamella.core.errors import InvalidRequest
 
 from .program import run
@@ -52,7 +52,7 @@ def test_a_command_that_fails_keeps_the_rest_from_being_sent_and_says_so(tmp_pat
     done = piped(tmp_path, "/status\n/resume 7\nWhat is this?\nAnd that?\n", "--json")
     assert done.returncode == 2
     assert sent(done) == ["/status"]
-    assert "Not sent, because what stands before it failed: “What is this?”" in done.stderr
+    assert "Not sent, because an earlier message failed: “What is this?”" in done.stderr
     assert "no session 7" in done.stderr
 
 
@@ -74,21 +74,21 @@ def test_an_argument_with_a_command_and_more_is_refused(tmp_path: Path, text: st
 @pytest.mark.parametrize(
     ("written", "messages"),
     [
-        (Written("", "/usr/bin/env python\nprint(1)\n"), ["/usr/bin/env python\nprint(1)"]),
-        (Written("", "//new\nfoo"), ["//new\nfoo"]),
-        (Written("", "Hello\n/new\n"), ["Hello\n/new"]),
-        (Written("Explain:", "/new\nfoo"), ["Explain:\n\n/new\nfoo"]),
-        (Written("/etc/hosts says:", "/new"), ["/etc/hosts says:\n\n/new"]),
-        (Written("/status", ""), ["/status"]),
-        (Written("", " /status \n  /new\n\n  indented\n rest \n"), ["/status", "/new", "indented\n rest"]),
-        (Written("", "/resume the ships\n\n"), ["/resume the ships"]),
+        (TypedInput("", "/usr/bin/env python\nprint(1)\n"), ["/usr/bin/env python\nprint(1)"]),
+        (TypedInput("", "//new\nfoo"), ["//new\nfoo"]),
+        (TypedInput("", "Hello\n/new\n"), ["Hello\n/new"]),
+        (TypedInput("Explain:", "/new\nfoo"), ["Explain:\n\n/new\nfoo"]),
+        (TypedInput("/etc/hosts says:", "/new"), ["/etc/hosts says:\n\n/new"]),
+        (TypedInput("/status", ""), ["/status"]),
+        (TypedInput("", " /status \n  /new\n\n  indented\n rest \n"), ["/status", "/new", "indented\n rest"]),
+        (TypedInput("", "/resume the ships\n\n"), ["/resume the ships"]),
     ],
 )
-def test_what_an_argument_and_a_pipe_come_to(written: Written, messages: list[str]) -> None:
+def test_what_an_argument_and_a_pipe_come_to(written: TypedInput, messages: list[str]) -> None:
     assert list(written.in_order(USAGES, files=False)) == messages
 
 
 def test_files_go_with_a_message_and_not_with_a_command() -> None:
-    assert Written("", "/new\nRead it.").in_order(USAGES, files=True) == ("/new", "Read it.")
+    assert TypedInput("", "/new\nRead it.").in_order(USAGES, files=True) == ("/new", "Read it.")
     with pytest.raises(InvalidRequest, match="takes no files"):
-        Written("", "/new\n/status\n").in_order(USAGES, files=True)
+        TypedInput("", "/new\n/status\n").in_order(USAGES, files=True)

@@ -70,7 +70,7 @@ def test_sessions_are_listed_and_the_newest_compaction_is_taken_back(folder: Pat
     assert " · compaction · " in lines[1]
     assert lines[1].endswith("tokens")
     done = ran(folder, "undo", second["id"])
-    assert done.stdout == "The compaction is taken back: session 1 goes on, with all that was said since.\n"
+    assert done.stdout == "The compaction is taken back: session 1 continues, with all later messages.\n"
     assert [one["current"] for one in listed(folder)] == [True, False]
     again = ran(folder, "undo", second["id"])
     assert isinstance(again.exception, LamellaError)

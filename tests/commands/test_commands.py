@@ -69,8 +69,9 @@ async def test_status_says_where_a_conversation_stands(tmp_path: Path) -> None:
         "Session 1 · 2 messages in the window",
         "Context 12.4k/100k (12%)",
         "Cache of the last request: 9k read, 1.2k written",
-        "Compaction: by itself above 40k tokens, where a summary pays (balanced)",
-        "The cache ends in 5 min; nothing is due: it has 12400 tokens, and up to 40000 nothing is compacted by itself",
+        "Compaction: automatic above 40k tokens, where a summary pays (balanced)",
+        "The cache ends in 5 min; nothing is due: it has 12400 tokens, and up to 40000 nothing is compacted "
+        "automatically",
         f"Cost of the conversation: ${found['data']['cost']:.4f}",
     ]
     assert found["data"]["cost"] > 0
@@ -340,7 +341,7 @@ async def test_nothing_to_compact_is_said_at_once(tmp_path: Path) -> None:
     model = ScriptedModel()
     async with opened(tmp_path, model) as (_, client, conversation):
         empty = await client.post(f"/conversations/{conversation}/compact")
-        assert empty["answer"] == "Nothing to compact: nothing was said yet."
+        assert empty["answer"] == "Nothing to compact: there are no messages yet."
         await talk(client, conversation, model, turns=1)
         found = await client.post(f"/conversations/{conversation}/compact", {"focus": "ships"})
         assert (found["data"]["started"], found["argument"]) == (False, "ships")
@@ -450,7 +451,7 @@ async def test_abort_stops_the_answer_that_runs_and_others_wait(tmp_path: Path) 
                 assert (answer.status_code, answer.json()["error"]["code"]) == (409, "turn_in_progress")
                 assert "/abort" in answer.json()["error"]["hint"]
             [aborted] = await client.send(conversation, "/abort")
-            assert aborted["answer"] == "Stopped. What was said so far stays."
+            assert aborted["answer"] == "Stopped. The partial answer is kept."
             packets = [event.packet async for event in events if event.n is not None]
         assert [packet["reason"] for packet in packets if packet["type"] == "turn.stopped"] == ["user_cancelled"]
         assert packets[-1]["turn_id"] == aborted["data"]["turn_id"]

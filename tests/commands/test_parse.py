@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lamella.commands.parse import Typed, parse
+from lamella.commands.parse import TypedCommand, parse
 from lamella.core.errors import InvalidRequest
 
 KNOWN = {
@@ -22,16 +22,16 @@ KNOWN = {
 @pytest.mark.parametrize(
     ("text", "typed"),
     [
-        ("/status", Typed("status")),
-        ("  /STATUS \n", Typed("status")),
-        ("\ufeff/status\u200b", Typed("status")),
-        ("/status\r\n\r\n", Typed("status")),
-        ("/compact the budget and the dates", Typed("compact", "the budget and the dates")),
-        ("/resume\tsess_1", Typed("resume", "sess_1")),
-        ("/resume /etc/hosts", Typed("resume", "/etc/hosts")),
+        ("/status", TypedCommand("status")),
+        ("  /STATUS \n", TypedCommand("status")),
+        ("\ufeff/status\u200b", TypedCommand("status")),
+        ("/status\r\n\r\n", TypedCommand("status")),
+        ("/compact the budget and the dates", TypedCommand("compact", "the budget and the dates")),
+        ("/resume\tsess_1", TypedCommand("resume", "sess_1")),
+        ("/resume /etc/hosts", TypedCommand("resume", "/etc/hosts")),
     ],
 )
-def test_a_command(text: str, typed: Typed) -> None:
+def test_a_command(text: str, typed: TypedCommand) -> None:
     assert parse(text, KNOWN) == typed
 
 

@@ -13,7 +13,7 @@ from lamella.cache.planner import Facts, MarkerPolicy, plan
 from lamella.cache.planner import Plan as MarkerPlan
 from lamella.cache.window import Chain
 from lamella.context.assemble import Assembled, assemble
-from lamella.context.choices import EXTRACTS, Known, pruned_steps, shortened
+from lamella.context.choices import EXTRACTS, KnownDecisions, pruned_steps, shortened
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.context.results import EXTRACT_VERSION
@@ -237,7 +237,7 @@ class _Growing:
     def _pruned(self, model: str) -> tuple[Decision, ...]:
         """The boundary moves to the last step; named is the first step in the window of `model` whose results become
         stubs by that. Every other time the stubs keep extracts."""
-        history, _ = Known(model, self._decisions).in_window(self._history, self._summaries)
+        history, _ = KnownDecisions(model, self._decisions).in_window(self._history, self._summaries)
         steps = [step for turn in history for step in turn.steps]
         boundaries = [decision.outcome for decision in self._decisions if decision.kind is DecisionKind.PRUNE]
         ids = [step.id for step in steps]
@@ -271,7 +271,7 @@ def _ended(turn: Turn, planned: PlannedTurn, decisions: tuple[Decision, ...]) ->
     """The turn as it is stored at its end: if it finished, with digests of results that were not stubs already."""
     if planned.status is not TurnStatus.FINISHED:
         return replace(turn, status=planned.status)
-    stubs = pruned_steps((turn,), Known(planned.model.name, decisions).boundary((turn,)))
+    stubs = pruned_steps((turn,), KnownDecisions(planned.model.name, decisions).boundary((turn,)))
     steps = tuple(
         made if made.id in stubs else replace(made, results=step.results)
         for made, step in zip(turn.steps, planned.steps, strict=False)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lamella.context.choices import INCLUDED, LISTED, Known, documents_of, usable
+from lamella.context.choices import INCLUDED, LISTED, KnownDecisions, documents_of, usable
 from lamella.context.fit import SLACK
 from lamella.context.input import MARGIN
 from lamella.context.layout import OldResults
@@ -85,7 +85,7 @@ def expect_the_question(sent: Sent) -> None:
 
 def expect_pictures(sent: Sent, segment: Segment, parts: Sequence[Part], shown: Sequence[Attachment]) -> None:
     """Each picture stands after its name, in order; a text with its name and a note stands where it is not shown."""
-    known, rest, counted = Known(sent.context.model.name, sent.decisions), list(parts), 0
+    known, rest, counted = KnownDecisions(sent.context.model.name, sent.decisions), list(parts), 0
     for attachment in shown:
         name = rest.pop(0)
         assert isinstance(name, Text)
@@ -102,7 +102,7 @@ def expect_pictures(sent: Sent, segment: Segment, parts: Sequence[Part], shown: 
     assert rest == []
 
 
-def is_included(sent: Sent, known: Known, attachment: Attachment, segment: str) -> bool:
+def is_included(sent: Sent, known: KnownDecisions, attachment: Attachment, segment: str) -> bool:
     """Whether something stands whole in its segment, by what was decided."""
     outcome = known.of_document(attachment)
     travels = not sent.layout.is_fixed(Kind.PROJECT) and sent.context.project is not None
@@ -129,7 +129,7 @@ def expect_documents(sent: Sent, id: str, attachments: Sequence[Attachment]) -> 
     assert segment is not None
     shown = documents_in(segment)
     assert [form["document"] for form in shown] == [attachment.document for attachment in attachments]
-    known = Known(sent.context.model.name, sent.decisions)
+    known = KnownDecisions(sent.context.model.name, sent.decisions)
     for form, attachment in zip(shown, attachments, strict=True):
         assert form["title"] == attachment.title
         if attachment.text is None:
@@ -152,7 +152,7 @@ def documents_in(segment: Segment) -> list[Mapping[str, Json]]:
     return [form for form in found if isinstance(form, dict)]
 
 
-def included_whole(sent: Sent, known: Known) -> str:
+def included_whole(sent: Sent, known: KnownDecisions) -> str:
     """The id of a project that travels and is in as one block."""
     project = sent.context.project
     return project.id if project is not None and known.of_project(project) == INCLUDED else ""
@@ -187,7 +187,7 @@ def expect_order(sent: Sent) -> None:
     if any(decision.kind is DecisionKind.LEFT_OUT for decision in made):
         assert not shown_old_results(sent)
         assert not sent.context.turn.steps or not whole_new_results(sent)
-        before = Known(sent.context.model.name, sent.context.decisions)
+        before = KnownDecisions(sent.context.model.name, sent.context.decisions)
         stay = [a for a in documents_of(sent.shown) if before.of_document(a) == INCLUDED]
         assert all(known_outcome(sent, attachment) != INCLUDED for attachment in stay)
     if lists and sent.context.can_compact:
@@ -251,7 +251,7 @@ def expect_cuts(sent: Sent) -> None:
     rooms = {d.subject: d.numbers["room"] for d in sent.decisions if d.kind is DecisionKind.CUT}
     stored = {r.call_id: (turn, step, r) for turn in sent.path for step in turn.steps for r in step.results}
     shown = {r.call_id: r for segment in sent.assembled.prompt.segments for r in results_in(segment)}
-    for cut in Known(sent.context.model.name, sent.decisions).cuts:
+    for cut in KnownDecisions(sent.context.model.name, sent.decisions).cuts:
         if cut.call_id not in stored:
             continue  # it was summarised
         (turn, step, whole), part = stored[cut.call_id], shown[cut.call_id]
@@ -301,7 +301,7 @@ def exhausted(sent: Sent, gave: Sequence[Decision]) -> bool:
 
 def known_outcome(sent: Sent, attachment: Attachment) -> str | None:
     """What was decided about a document."""
-    return Known(sent.context.model.name, sent.decisions).of_document(attachment)
+    return KnownDecisions(sent.context.model.name, sent.decisions).of_document(attachment)
 
 
 def expect_reasons(refused: Refused) -> None:
@@ -335,6 +335,8 @@ def expect_decided_once(conversation: Grown) -> None:
         if kind in (DecisionKind.CUT, DecisionKind.PROJECT):
             assert len(outcomes) == 1
     steps = list(conversation.made_by)
-    boundaries = [Known(sent.context.model.name, sent.decisions).boundary(sent.path) for sent in conversation.sent]
+    boundaries = [
+        KnownDecisions(sent.context.model.name, sent.decisions).boundary(sent.path) for sent in conversation.sent
+    ]
     places = [steps.index(boundary) for boundary in boundaries if boundary is not None]  # None: it was summarised
     assert places == sorted(places)

@@ -37,7 +37,7 @@ def test_an_empty_conversation_says_it_of_everything(layout: str) -> None:
         Kind.SUMMARY: "there is no summary of an earlier session",
         Kind.FILES: "no file came with a message",
         Kind.DYNAMIC: "no dynamic context came with this message",
-        Kind.REMINDER: "there is nothing to remind of in this step, or it stands there already",
+        Kind.REMINDER: "no reminder is due in this step, or it is in the window already",
     }
 
 
@@ -51,7 +51,7 @@ def test_a_full_one_lacks_nothing(layout: str) -> None:
     [
         (
             Agent("a", "Judge", "Weigh.", replaces_system=True),
-            "the prompt of “Judge” stands in place of the system prompt",
+            "the prompt of “Judge” replaces the system prompt",
         ),
         (Agent("a", "Blank", " \n"), "the prompt of “Blank” is empty"),
     ],

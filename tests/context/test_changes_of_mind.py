@@ -123,8 +123,8 @@ def order(*kinds: Kind) -> tuple[Slot, ...]:
     ("fields", "words"),
     [
         ({"old_results": OldResults.NOTICE}, "step: results that are replaced when a turn is over have the lifetime"),
-        ({"slots": order(Kind.SYSTEM, Kind.TOOLS)}, "tools: it can't stand behind system"),
-        ({"slots": order(Kind.TOOLS, Kind.SYSTEM, Kind.PROJECT, Kind.AGENT)}, "agent: it can't stand behind project"),
+        ({"slots": order(Kind.SYSTEM, Kind.TOOLS)}, "tools: it can't come after system"),
+        ({"slots": order(Kind.TOOLS, Kind.SYSTEM, Kind.PROJECT, Kind.AGENT)}, "agent: it can't come after project"),
         ({"slots": order(Kind.TOOLS, Kind.SYSTEM, Kind.STEP)}, "can't stand behind step"),
         ({"slots": order(Kind.REMINDER)}, "can't stand behind reminder"),
     ],

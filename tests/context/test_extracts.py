@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamella.context.choices import EXTRACTS, Known
+from lamella.context.choices import EXTRACTS, KnownDecisions
 from lamella.context.results import EXTRACT_TOKENS, EXTRACT_VERSION, extract, extracts_of, stubs_of
 from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
@@ -82,10 +82,10 @@ def test_the_decision_that_made_a_stub_says_whether_it_keeps_an_extract() -> Non
         return Decision(DecisionKind.PRUNE, "conv", boundary, "engine", "it pays", numbers)
 
     old, new, bare = pruned("step_1"), pruned("step_2a", **{EXTRACTS: EXTRACT_VERSION}), pruned("step_3a")
-    assert Known("m", [old]).extracted(turns) == frozenset()
-    assert Known("m", [old, new]).extracted(turns) == {"step_1a", "step_2", "step_2a"}
-    assert Known("m", [old, new, bare]).extracted(turns) == {"step_1a", "step_2", "step_2a"}
-    assert Known("m", [new, bare]).extracted(turns[1:]) == {"step_2", "step_2a"}, "a window that begins later"
+    assert KnownDecisions("m", [old]).extracted(turns) == frozenset()
+    assert KnownDecisions("m", [old, new]).extracted(turns) == {"step_1a", "step_2", "step_2a"}
+    assert KnownDecisions("m", [old, new, bare]).extracted(turns) == {"step_1a", "step_2", "step_2a"}
+    assert KnownDecisions("m", [new, bare]).extracted(turns[1:]) == {"step_2", "step_2a"}, "a window that begins later"
     shown = made(request(*turns, turn(5), decisions=(new, bare)), "lis").prompt
     texts = [p.content for s in shown.segments for m in s.messages for p in m.parts if isinstance(p, ToolResult)]
     assert texts == ["search", "search", "search", LOG], "a seed layout keeps its letters"

@@ -108,7 +108,7 @@ def test_an_unknown_kind() -> None:
 def test_a_kind_twice() -> None:
     with pytest.raises(ConfigurationError) as raised:
         Layout("mine", (*LAMELLA.slots, Slot(Kind.USER, Zone.TURN, Lifetime.SESSION)))
-    assert raised.value.message == "layout “mine”, user: it stands in the table twice."
+    assert raised.value.message == "layout “mine”, user: it is in the table twice."
 
 
 def test_a_kind_where_it_can_not_stand() -> None:

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamella.core.access import BaseStanding, GrantLevel, Role, can_see, level_of
+from lamella.core.access import AccessFacts, GrantLevel, Role, can_see, level_of
 
-BOB = BaseStanding("user_bob", "member", disabled=False, owner="user_ann", direct=None, groups=())
+BOB = AccessFacts("user_bob", "member", disabled=False, owner="user_ann", direct=None, groups=())
 FULL, RESTRICTED, NONE = GrantLevel.FULL, GrantLevel.RESTRICTED, GrantLevel.NONE
 
 LEVELS = st.sampled_from([level.value for level in GrantLevel])
 WORDS = LEVELS | st.sampled_from(["", "FULL", "ful", "all", "None"])
 standings = st.builds(
-    BaseStanding,
+    AccessFacts,
     user_id=st.sampled_from(["user_ann", "user_bob"]),
     role=st.none() | st.sampled_from(["admin", "member", "owner", ""]),
     disabled=st.booleans(),
@@ -75,7 +75,7 @@ def test_any_doubt_is_none(doubt: dict[str, object]) -> None:
 
 
 @given(standings)
-def test_a_level_is_never_more_than_what_was_granted(standing: BaseStanding) -> None:
+def test_a_level_is_never_more_than_what_was_granted(standing: AccessFacts) -> None:
     level = level_of(standing)
     if standing.owner == standing.user_id:
         assert level in (FULL, NONE)
@@ -88,7 +88,7 @@ def test_a_level_is_never_more_than_what_was_granted(standing: BaseStanding) -> 
 
 
 @given(standings, st.lists(LEVELS, max_size=2))
-def test_a_group_more_takes_nothing_away_and_a_role_gives_nothing(standing: BaseStanding, more: list[str]) -> None:
+def test_a_group_more_takes_nothing_away_and_a_role_gives_nothing(standing: AccessFacts, more: list[str]) -> None:
     rank = [NONE, RESTRICTED, FULL].index
     if standing.groups is not None:
         wider = replace(standing, groups=(*standing.groups, *more))
@@ -98,7 +98,7 @@ def test_a_group_more_takes_nothing_away_and_a_role_gives_nothing(standing: Base
 
 
 @given(standings, st.booleans())
-def test_what_can_be_read_can_be_seen_and_a_doubt_shows_nothing(standing: BaseStanding, visible: bool) -> None:
+def test_what_can_be_read_can_be_seen_and_a_doubt_shows_nothing(standing: AccessFacts, visible: bool) -> None:
     seen = can_see(standing, visible=visible)
     if level_of(standing) is not NONE:
         assert seen

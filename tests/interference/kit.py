@@ -25,7 +25,7 @@ from lamella.core.clock import SystemClock
 from lamella.core.ids import CountingIds
 from lamella.core.json import Json, encode_text
 from lamella.llm.scripted import ScriptedModel, ScriptedModels
-from lamella.server.testing import ServerClient, entrance_of, serving
+from lamella.server.testing import ServerClient, authentication_of, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web
 from lamella.settings import read_settings
@@ -91,7 +91,7 @@ class World:
 Plant = Callable[[World, str], Awaitable[None]]
 """Puts the protected text where Ann has it, and what the story needs of that into `ids`."""
 
-Story = Callable[[World], Awaitable[None]]
+Timeline = Callable[[World], Awaitable[None]]
 """What Bob does, by `World.ask`."""
 
 
@@ -111,7 +111,7 @@ async def told(
     folder: Path,
     protected: str,
     plant: Plant,
-    story: Story,
+    story: Timeline,
     settings: Mapping[str, object] | None = None,
     blocks: Callable[[App], DynamicContextProvider] | None = None,
 ) -> Left:
@@ -125,7 +125,7 @@ async def told(
             open_app(given, models=models, blocks=Blocks([later]), clock=StandingClock(), ids=CountingIds())
         )
         later.made = None if blocks is None else blocks(app)
-        address = await stack.enter_async_context(serving(create_web(app, entrance_of(app))))
+        address = await stack.enter_async_context(serving(create_web(app, authentication_of(app))))
         first = await stack.enter_async_context(connected(address))
         key = await first.set_up()
         ann = await stack.enter_async_context(connected(address, authorization=f"Bearer {key}"))
@@ -148,7 +148,7 @@ async def differences(
     folder: Path,
     texts: tuple[str, str],
     plant: Plant,
-    story: Story,
+    story: Timeline,
     settings: Mapping[str, object] | None = None,
     blocks: Callable[[App], DynamicContextProvider] | None = None,
 ) -> list[str]:

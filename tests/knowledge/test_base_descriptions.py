@@ -37,7 +37,7 @@ ANSWER = '```json\n{"summary": "Manuals of airships.\\nFor riggers.", "topics": 
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Playback:
     store: Store
     knowledge: KnowledgeStore
     descriptions: BaseDescriptions
@@ -63,7 +63,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[Stage]:
+async def opened(folder: Path) -> AsyncIterator[Playback]:
     async with await open_store(folder / "a.db") as store:
         await store.directory.add_user(User(ANN.user_id, "Ann", Role.MEMBER, NOON))
         await store.access.add_base(ANN, BASE, BaseContent("Airships"), NOON)
@@ -73,7 +73,7 @@ async def opened(folder: Path) -> AsyncIterator[Stage]:
         descriptions = BaseDescriptions(store.access, knowledge, store.jobs, asked, SystemClock(), quiet=0.0)
         descriptions.start()
         try:
-            yield Stage(store, knowledge, descriptions, model)
+            yield Playback(store, knowledge, descriptions, model)
         finally:
             await descriptions.close()
 

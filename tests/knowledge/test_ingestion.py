@@ -20,10 +20,10 @@ from lamella.core.knowledge import INGEST, Document, DocumentState, NewPassage, 
 from lamella.core.ports import Embedder
 from lamella.core.recall import Embedded
 from lamella.core.records import Caller, File, JobStatus, PageQuery, ProjectContent
-from lamella.knowledge.deposits import Deposits
 from lamella.knowledge.document_reader import DocumentReader
+from lamella.knowledge.document_uploads import DocumentUploads
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
-from lamella.knowledge.ingestion import Ingestion, Making, PassageMaker, ProcessPassages
+from lamella.knowledge.ingestion import Ingestion, IngestionTools, PassageMaker, ProcessPassages
 from lamella.knowledge.passage_worker import BATCH, CutRequest
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.search.lexical import LexicalEmbedder
@@ -87,11 +87,11 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Playback:
     store: Store
     knowledge: KnowledgeStore
     ingestion: Ingestion
-    deposits: Deposits
+    deposits: DocumentUploads
     uploads: FileStore
     clock: VirtualClock
 
@@ -142,7 +142,7 @@ def stored(folder: Path) -> list[str]:
 @asynccontextmanager
 async def opened(
     folder: Path, embedder: Embedder | None = None, maker: PassageMaker | None = None
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[Playback]:
     async with await open_store(folder / "a.db") as store:
         clock = VirtualClock(NOON)
         ids = RandomIds(SystemClock())
@@ -150,12 +150,12 @@ async def opened(
         uploads = FileStore(folder / "uploads")
         extractor = ProcessExtractor(ExtractionLimits())
         chosen = embedder or LexicalEmbedder()
-        making = Making(DocumentReader(store.files, uploads, extractor), chosen, maker or ProcessPassages())
+        making = IngestionTools(DocumentReader(store.files, uploads, extractor), chosen, maker or ProcessPassages())
         ingestion = Ingestion(knowledge, making, uploads, store.jobs, clock)
-        deposits = Deposits(knowledge, uploads, ingestion.wake, clock, ids, 1_000_000)
+        deposits = DocumentUploads(knowledge, uploads, ingestion.wake, clock, ids, 1_000_000)
         ingestion.start()
         try:
-            yield Stage(store, knowledge, ingestion, deposits, uploads, clock)
+            yield Playback(store, knowledge, ingestion, deposits, uploads, clock)
         finally:
             await ingestion.close()
 
@@ -228,7 +228,7 @@ async def test_without_an_embeddings_server_words_are_found_and_vectors_come_lat
         assert (done.embedded, done.code, done.reason) == (1, None, None)
 
 
-async def wait_for_job(stage: Stage, id: str, status: JobStatus) -> None:
+async def wait_for_job(stage: Playback, id: str, status: JobStatus) -> None:
     async def look() -> bool | None:
         job = await stage.store.jobs.job(ANN, INGEST, id)
         return (job is not None and job.status is status) or None
@@ -403,7 +403,7 @@ async def test_of_many_tiny_documents_none_is_lost_when_the_embeddings_fail_in_t
         assert len(await stage.find("zeppelin")) == 10
 
 
-async def wait_for_ready(stage: Stage, id: str) -> None:
+async def wait_for_ready(stage: Playback, id: str) -> None:
     """Until it is ready, while the time passes for which it waits."""
 
     async def look() -> bool | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.environment import ReplayEnvironment
 
 from .traces import Raw, asked, example, letters, run, then
 
@@ -24,8 +24,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def ground() -> AsyncIterator[ReplayGround]:
-    shared = ReplayGround()
+async def ground() -> AsyncIterator[ReplayEnvironment]:
+    shared = ReplayEnvironment()
     yield shared
     await shared.close()
 
@@ -33,7 +33,7 @@ async def ground() -> AsyncIterator[ReplayGround]:
 @pytest.mark.parametrize("vendor", ["anthropic", "openai"])
 @pytest.mark.parametrize("layout", ["lamella", "onyx", "lis", "wegent"])
 async def test_every_request_is_accepted_and_every_read_predicted(
-    ground: ReplayGround, vendor: str, layout: str
+    ground: ReplayEnvironment, vendor: str, layout: str
 ) -> None:
     report = await run(example(), ground, provider=vendor, layout=layout, marker_policy="planner")
     # A layout that takes something away loses the thinking behind it, where the model binds it; nothing else is told.
@@ -53,7 +53,7 @@ async def test_every_request_is_accepted_and_every_read_predicted(
         assert json.dumps(bodies[2]).index("ONE") < json.dumps(bodies[2]).index("TWO")
 
 
-async def test_the_report_has_the_documented_form(ground: ReplayGround) -> None:
+async def test_the_report_has_the_documented_form(ground: ReplayEnvironment) -> None:
     report = (await run(example(), ground)).as_json()
     requests: Any = report["requests"]
     assert [request["letters"] for request in requests] == [
@@ -71,14 +71,14 @@ async def test_the_report_has_the_documented_form(ground: ReplayGround) -> None:
     assert totals["cost"] == pytest.approx(sum(request["cost"] for request in requests))
 
 
-async def test_two_runs_of_a_trace_are_the_same_bytes(ground: ReplayGround) -> None:
+async def test_two_runs_of_a_trace_are_the_same_bytes(ground: ReplayEnvironment) -> None:
     shared, own = await run(example(), ground), await run(example())
     assert [r.body for r in shared.requests] == [r.body for r in own.requests]
     assert shared.as_json() == own.as_json()
 
 
 @pytest.mark.parametrize("policy", ["planner", "auto_tail", "off"])
-async def test_no_policy_costs_less_than_the_bound(ground: ReplayGround, policy: str) -> None:
+async def test_no_policy_costs_less_than_the_bound(ground: ReplayEnvironment, policy: str) -> None:
     turns = [asked(0) | {"at": f"2026-03-01T{hour:02d}:00:00+00:00"} for hour in range(8, 18, 3)]
     report = await run(example(turns=turns), ground, marker_policy=policy)
     assert report.bound <= report.input_cost * APPORTIONED
@@ -89,13 +89,13 @@ PLAN: Raw = {"name": "plan.md", "text": "Flour is bought on Mondays."}
 PRICES: Raw = {"name": "prices.md", "text": "A loaf is 4 euros."}
 
 
-async def test_an_agent_may_be_a_reminder_alone(ground: ReplayGround) -> None:
+async def test_an_agent_may_be_a_reminder_alone(ground: ReplayEnvironment) -> None:
     report = await run(example(turns=[asked(0)], agent={"name": "Kind", "reminder": "Be kind."}), ground)
     assert letters(report) == ["S U1 R"]
     assert b"still apply" not in report.requests[0].body
 
 
-async def test_an_agent_comes_and_goes(ground: ReplayGround) -> None:
+async def test_an_agent_comes_and_goes(ground: ReplayEnvironment) -> None:
     turns = [asked(0), then(1, "agent", agent=AGENT), asked(2), then(3, "agent", agent=None), asked(4)]
     report = await run(example(turns=turns), ground, layout="onyx")
     assert letters(report) == ["S U1", "S U1 A1 CA U2", "S U1 A1 U2 A2 U3"]
@@ -104,7 +104,7 @@ async def test_an_agent_comes_and_goes(ground: ReplayGround) -> None:
     assert [kind for kind, _ in events[2]] == ["agent"]
 
 
-async def test_a_projects_files_change(ground: ReplayGround) -> None:
+async def test_a_projects_files_change(ground: ReplayEnvironment) -> None:
     both = {"name": "Bakery", "files": [PLAN, PRICES]}
     changed = {"name": "Bakery", "files": [PRICES | {"text": "A loaf is 5 euros."}]}
     turns = [asked(0), then(1, "project", project=changed), asked(2), then(3, "project", project=None), asked(4)]
@@ -118,7 +118,7 @@ async def test_a_projects_files_change(ground: ReplayGround) -> None:
     assert "euros" not in third
 
 
-async def test_the_layout_of_a_turn_and_of_what_follows(ground: ReplayGround) -> None:
+async def test_the_layout_of_a_turn_and_of_what_follows(ground: ReplayEnvironment) -> None:
     turns = [
         asked(0),
         asked(1, layout="onyx"),
@@ -139,7 +139,7 @@ async def test_the_layout_of_a_turn_and_of_what_follows(ground: ReplayGround) ->
 
 
 @pytest.mark.parametrize("vendor", ["anthropic", "openai"])
-async def test_other_tools_from_a_turn_on(ground: ReplayGround, vendor: str) -> None:
+async def test_other_tools_from_a_turn_on(ground: ReplayEnvironment, vendor: str) -> None:
     weather = {"name": "weather", "description": "Tells the weather."}
     call = {"id": "c1", "name": "weather", "arguments": {}, "result": "Rain."}
     wet = asked(2) | {"steps": [{"tool_calls": [call]}, {"text": "It rains."}]}
@@ -152,7 +152,7 @@ async def test_other_tools_from_a_turn_on(ground: ReplayGround, vendor: str) -> 
 
 
 @pytest.mark.parametrize("vendor", ["anthropic", "openai"])
-async def test_pictures_ride_on_their_question(ground: ReplayGround, vendor: str) -> None:
+async def test_pictures_ride_on_their_question(ground: ReplayEnvironment, vendor: str) -> None:
     files = [{"name": "a.png", "width": 300, "height": 200}, {"name": "b.txt", "size": 500}]
     report = await run(example(turns=[asked(0, files=files), asked(1)]), ground, provider=vendor)
     assert letters(report) == ["S F U1", "S F U1 A1 U2"]
@@ -166,7 +166,7 @@ async def test_pictures_ride_on_their_question(ground: ReplayGround, vendor: str
 
 
 @pytest.mark.parametrize("layout", ["lamella", "onyx"])
-async def test_a_search_shows_every_query_that_ran(ground: ReplayGround, layout: str) -> None:
+async def test_a_search_shows_every_query_that_ran(ground: ReplayEnvironment, layout: str) -> None:
     call = {"id": "c1", "name": "search", "arguments": {"query": "pump"}, "result": "It hums."}
     looked = asked(0) | {
         "steps": [{"tool_calls": [call | {"expanded_queries": ["pump", "heat pump noise"]}]}, {"text": "It hums."}]
@@ -184,7 +184,7 @@ async def test_a_search_shows_every_query_that_ran(ground: ReplayGround, layout:
         ({"fault": {"kind": 500}}, b"is no longer available", 1),
     ],
 )
-async def test_digests_of_old_results(ground: ReplayGround, digest: Any, shown: bytes, failed: int) -> None:
+async def test_digests_of_old_results(ground: ReplayEnvironment, digest: Any, shown: bytes, failed: int) -> None:
     tool = {"name": "read", "description": "Reads.", "when_old": "digest"}
     call = {"id": "c1", "name": "read", "arguments": {}, "result": "The pump of FACT-7 hums. " + "It is grey. " * 60}
     looked = asked(0) | {"steps": [{"tool_calls": [call]}, {"text": "It hums."}]}
@@ -198,7 +198,7 @@ async def test_digests_of_old_results(ground: ReplayGround, digest: Any, shown: 
     assert b"It is grey." not in report.requests[-1].body
 
 
-async def test_the_model_changes_and_the_server_starts_again(ground: ReplayGround) -> None:
+async def test_the_model_changes_and_the_server_starts_again(ground: ReplayEnvironment) -> None:
     turns = [
         asked(0),
         then(1, "set", model="claude-haiku-4-5", settings={"max_output": 900}),

@@ -13,8 +13,8 @@ from lamella.core.clock import VirtualClock
 from lamella.core.ports import Jobs
 from lamella.core.records import Caller, Job, NewJob
 from lamella.storage import open_store
-from lamella_lab.replay.background import StagedJobs
-from lamella_lab.replay.stage import Stage
+from lamella_lab.replay.background import ReplayedJobs
+from lamella_lab.replay.playback import Playback
 from lamella_lab.trace.format import TraceSide
 
 pytestmark = pytest.mark.anyio
@@ -26,10 +26,10 @@ ROUNDS = 50
 """Enough for anything that needs no thread to come to its end."""
 
 
-class Held(StagedJobs):
+class Held(ReplayedJobs):
     """Looks for work take as long as they are held."""
 
-    def __init__(self, inner: Jobs, stage: Stage) -> None:
+    def __init__(self, inner: Jobs, stage: Playback) -> None:
         super().__init__(inner, stage)
         self.open = True
         self.may_look = asyncio.Event()
@@ -55,27 +55,27 @@ async def held(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Held]:
 
 
 @pytest.fixture
-def jobs(held: Held) -> StagedJobs:
-    return StagedJobs(held, stage())
+def jobs(held: Held) -> ReplayedJobs:
+    return ReplayedJobs(held, stage())
 
 
-def stage() -> Stage:
-    return Stage(VirtualClock(NOON), TraceSide())
+def stage() -> Playback:
+    return Playback(VirtualClock(NOON), TraceSide())
 
 
-async def look(jobs: StagedJobs, at: datetime) -> Job | None:
+async def look(jobs: ReplayedJobs, at: datetime) -> Job | None:
     """What a worker does when it is woken."""
     return await jobs.claim(("compact",), at, 90)
 
 
-async def begun(jobs: StagedJobs) -> asyncio.Task[None]:
+async def begun(jobs: ReplayedJobs) -> asyncio.Task[None]:
     """Somebody waits for quiet; the test itself looks for work, no worker is woken."""
     quiet = asyncio.create_task(jobs.quiet(lambda: None, lambda: False))
     await a_moment()
     return quiet
 
 
-async def found_quiet(jobs: StagedJobs, quiet: asyncio.Task[None]) -> None:
+async def found_quiet(jobs: ReplayedJobs, quiet: asyncio.Task[None]) -> None:
     """The worker goes on looking and finds nothing, until it is quiet."""
     async with asyncio.timeout(10):
         while not quiet.done():
@@ -88,7 +88,7 @@ async def a_moment() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_look_at_an_earlier_time_says_nothing_of_now(held: Held, jobs: StagedJobs) -> None:
+async def test_a_look_at_an_earlier_time_says_nothing_of_now(held: Held, jobs: ReplayedJobs) -> None:
     jobs.open = True
     earlier = asyncio.create_task(look(jobs, NOON))
     await a_moment()
@@ -103,7 +103,7 @@ async def test_a_look_at_an_earlier_time_says_nothing_of_now(held: Held, jobs: S
     await found_quiet(jobs, quiet)
 
 
-async def test_it_is_not_quiet_while_a_look_may_still_begin_a_job(held: Held, jobs: StagedJobs) -> None:
+async def test_it_is_not_quiet_while_a_look_may_still_begin_a_job(held: Held, jobs: ReplayedJobs) -> None:
     quiet = await begun(jobs)
     late = asyncio.create_task(look(jobs, DUE))
     await a_moment()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.environment import ReplayEnvironment
 from lamella_lab.replay.report import ReplayReport
 
 from .traces import SEARCH, Raw, asked, example, letters, run, then
@@ -22,8 +22,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def ground() -> AsyncIterator[ReplayGround]:
-    shared = ReplayGround()
+async def ground() -> AsyncIterator[ReplayEnvironment]:
+    shared = ReplayEnvironment()
     yield shared
     await shared.close()
 
@@ -46,7 +46,7 @@ def ran(steps: dict[str, list[Raw]]) -> Raw:
     return {number: {"steps": of} for number, of in steps.items()}
 
 
-async def test_an_edit_follows_what_the_first_text_followed(ground: ReplayGround) -> None:
+async def test_an_edit_follows_what_the_first_text_followed(ground: ReplayEnvironment) -> None:
     turns = [
         asked(0, "One?", "1", id="a"),
         asked(1, "Two?", "2", id="b"),
@@ -66,7 +66,7 @@ async def test_an_edit_follows_what_the_first_text_followed(ground: ReplayGround
     ]
 
 
-async def test_a_turn_is_asked_again_with_its_text_and_files(ground: ReplayGround) -> None:
+async def test_a_turn_is_asked_again_with_its_text_and_files(ground: ReplayEnvironment) -> None:
     first = asked(0, "What is in it?", "A pump.", id="a", files=[{"name": "a.txt", "text": "A heat pump."}])
     again = {"at": "2026-03-01T10:01:00Z", "regenerate": "a", "steps": [{"text": "A heat pump."}]}
     report = await run(example(turns=[first, again, asked(2, "Sure?", "Yes.")]), ground)
@@ -75,7 +75,7 @@ async def test_a_turn_is_asked_again_with_its_text_and_files(ground: ReplayGroun
     assert three == [*two, "A heat pump.", "Sure?"]
 
 
-async def test_several_models_answer_and_one_is_preferred(ground: ReplayGround) -> None:
+async def test_several_models_answer_and_one_is_preferred(ground: ReplayEnvironment) -> None:
     both = ["claude-opus-5-5", "claude-haiku-4-5"]
     call = {"id": "c1", "name": "search", "arguments": {}, "result": "FOUND"}
     runs = ran({"0": [{"text": "From opus."}], "1": [{"tool_calls": [call]}, {"text": "From haiku."}]})
@@ -100,7 +100,7 @@ async def test_several_models_answer_and_one_is_preferred(ground: ReplayGround) 
     assert "From haiku." in said(await run(example(turns=[preferred, turns[1]]), ground))[-1]
 
 
-async def test_a_turn_follows_the_answer_that_it_names(ground: ReplayGround) -> None:
+async def test_a_turn_follows_the_answer_that_it_names(ground: ReplayEnvironment) -> None:
     both = ["claude-opus-5-5", "claude-haiku-4-5"]
     runs = ran({"0": [{"text": "From opus."}], "1": [{"text": "From haiku."}]})
     first = {"at": "2026-03-01T10:00:00Z", "user": "Who?", "models": both, "runs": runs, "id": "a"}
@@ -109,7 +109,7 @@ async def test_a_turn_follows_the_answer_that_it_names(ground: ReplayGround) -> 
     assert found[2:] == [["Who?", "From haiku.", "And now?"], ["Who?", "From opus.", "And now?"], ["And now?"]]
 
 
-async def test_an_answer_is_stopped_after_some_characters(ground: ReplayGround) -> None:
+async def test_an_answer_is_stopped_after_some_characters(ground: ReplayEnvironment) -> None:
     turns = [asked(0, "Tell.", "One two three four.", stop={"after_chars": 7}), asked(1, "Go on", "Eight.")]
     report = await run(example(turns=turns), ground)
     assert said(report)[1][:2] == ["Tell.", "One two"]
@@ -117,7 +117,7 @@ async def test_an_answer_is_stopped_after_some_characters(ground: ReplayGround) 
     assert len(report.requests) == 2
 
 
-async def test_an_answer_is_stopped_while_its_tools_run(ground: ReplayGround) -> None:
+async def test_an_answer_is_stopped_while_its_tools_run(ground: ReplayEnvironment) -> None:
     calls = [
         {"id": "c1", "name": "search", "arguments": {}, "result": "FOUND"},
         {"id": "c2", "name": "search", "arguments": {}, "interrupted": True},
@@ -132,7 +132,7 @@ async def test_an_answer_is_stopped_while_its_tools_run(ground: ReplayGround) ->
     assert "interrupted" in last
 
 
-async def test_a_step_that_was_never_sent_makes_no_request(ground: ReplayGround) -> None:
+async def test_a_step_that_was_never_sent_makes_no_request(ground: ReplayEnvironment) -> None:
     call = {"id": "c1", "name": "search", "arguments": {}, "result": "FOUND"}
     first = asked(0) | {"steps": [{"tool_calls": [call]}], "stop": {"step": 1}}
     report = await run(example(turns=[first, asked(1)]), ground)
@@ -141,14 +141,14 @@ async def test_a_step_that_was_never_sent_makes_no_request(ground: ReplayGround)
     assert letters(await run(example(turns=[before, asked(1)]), ground)) == ["S U1 U2"]
 
 
-async def test_a_server_that_ends_interrupts_its_answer(ground: ReplayGround) -> None:
+async def test_a_server_that_ends_interrupts_its_answer(ground: ReplayEnvironment) -> None:
     turns = [asked(0, "Tell.", "One two three.", stop={"after_chars": 3, "cause": "restart"}), asked(1, "Well?", "So.")]
     report = await run(example(turns=turns), ground)
     assert said(report)[1][:2] == ["Tell.", "One"]
     assert "cut off" in said(report)[1][2]
 
 
-async def test_one_of_several_models_is_stopped_and_the_other_goes_on(ground: ReplayGround) -> None:
+async def test_one_of_several_models_is_stopped_and_the_other_goes_on(ground: ReplayEnvironment) -> None:
     both = ["claude-opus-5-5", "claude-haiku-4-5"]
     runs = ran({"0": [{"text": "Half of it."}], "1": [{"text": "Whole."}]})
     first = {"at": "2026-03-01T10:00:00Z", "user": "Who?", "models": both, "runs": runs, "stop": {"after_chars": 4}}
@@ -156,7 +156,7 @@ async def test_one_of_several_models_is_stopped_and_the_other_goes_on(ground: Re
     assert said(report)[-1] == ["Who?", "Whole.", "And now?"]
 
 
-async def test_a_message_that_comes_during_an_answer_waits_and_keeps_its_time(ground: ReplayGround) -> None:
+async def test_a_message_that_comes_during_an_answer_waits_and_keeps_its_time(ground: ReplayEnvironment) -> None:
     long = asked(0) | {"steps": [{"text": "Wait.", "ms": 90_000}]}
     report = await run(example(turns=[long, asked(1, "Quick?", "Yes."), asked(9)]), ground)
     first, second, third = report.requests
@@ -165,21 +165,21 @@ async def test_a_message_that_comes_during_an_answer_waits_and_keeps_its_time(gr
     assert third.record.at.minute == 9
 
 
-async def test_a_message_says_when_it_was_sent(ground: ReplayGround) -> None:
+async def test_a_message_says_when_it_was_sent(ground: ReplayEnvironment) -> None:
     turns = [asked(0), asked(30, "Late.", "Yes.", sent="2026-03-01T10:05:00+00:00", timezone="UTC")]
     report = await run(example(turns=turns), ground)
     assert "Late.\\n\\n[Sent: Sunday 2026-03-01 10:05 +00:00" in report.requests[1].body.decode()
     assert report.requests[1].record.at.minute == 30
 
 
-async def test_what_a_turn_chooses_holds_for_it_alone(ground: ReplayGround) -> None:
+async def test_what_a_turn_chooses_holds_for_it_alone(ground: ReplayEnvironment) -> None:
     turns = [asked(0), asked(1, layout="onyx", marker_policy="off", effort="high"), asked(2)]
     report = await run(example(turns=turns), ground)
     shown = [(r.record.layout, r.record.marker_policy, r.record.thinking_effort) for r in report.requests]
     assert shown == [("lamella", "planner", "off"), ("onyx", "off", "high"), ("lamella", "planner", "off")]
 
 
-async def test_what_a_tool_found_takes_a_number(ground: ReplayGround) -> None:
+async def test_what_a_tool_found_takes_a_number(ground: ReplayEnvironment) -> None:
     call = {"id": "c1", "name": "search", "arguments": {}, "result": "FOUND"}
     page = {"title": "A page", "text": "It is.", "url": "https://example.org/"}
     first = asked(0, found=[page]) | {"steps": [{"tool_calls": [call]}, {"text": "So."}]}

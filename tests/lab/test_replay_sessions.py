@@ -14,7 +14,7 @@ import lamella.cli.replay  # noqa: F401 (registers the command)
 from lamella.cli.main import cli
 from lamella.core.caching import Ttl
 from lamella.core.errors import InvalidRequest
-from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.environment import ReplayEnvironment
 from lamella_lab.replay.report import ReplayReport
 
 from .traces import SEARCH, Raw, letters, parsed, run
@@ -30,8 +30,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def ground() -> AsyncIterator[ReplayGround]:
-    shared = ReplayGround()
+async def ground() -> AsyncIterator[ReplayEnvironment]:
+    shared = ReplayEnvironment()
     yield shared
     await shared.close()
 
@@ -74,7 +74,7 @@ def purposes(report: ReplayReport) -> list[str]:
     return [request.record.purpose for request in report.requests]
 
 
-async def test_a_compaction_that_is_asked_for_ends_before_the_next_turn(ground: ReplayGround) -> None:
+async def test_a_compaction_that_is_asked_for_ends_before_the_next_turn(ground: ReplayEnvironment) -> None:
     report = await run(museum(command("/compact the roof"), asked("Which floor?")), ground)
     assert purposes(report) == ["chat", "chat", "chat", "summary", "chat"]
     assert letters(report)[-1] == "S Σ U1 A1 U2"
@@ -97,7 +97,7 @@ async def test_a_compaction_that_is_asked_for_ends_before_the_next_turn(ground: 
 
 
 @pytest.mark.parametrize("layout", ["lamella", "lis"])
-async def test_a_summary_reads_the_cache_and_writes_nothing_to_it(ground: ReplayGround, layout: str) -> None:
+async def test_a_summary_reads_the_cache_and_writes_nothing_to_it(ground: ReplayEnvironment, layout: str) -> None:
     report = await run(museum(command("/compact"), asked("Which floor?")) | {"layout": layout}, ground)
     before, summary = (report.requests[index].record.usage for index in (2, 3))
     assert before is not None
@@ -106,7 +106,7 @@ async def test_a_summary_reads_the_cache_and_writes_nothing_to_it(ground: Replay
     assert summary.cache_write == 0
 
 
-async def test_a_late_compaction_commits_when_its_turns_have_gone_by(ground: ReplayGround) -> None:
+async def test_a_late_compaction_commits_when_its_turns_have_gone_by(ground: ReplayEnvironment) -> None:
     turns = (command("/compact"), asked("Which floor?"), asked("Sure?"), asked("Really?"))
     report = await run(museum(*turns, summary={"text": "keep_facts", "late": 2}), ground)
     assert purposes(report) == ["chat", "chat", "chat", "summary", "chat", "chat", "chat"]
@@ -118,7 +118,7 @@ async def test_a_late_compaction_commits_when_its_turns_have_gone_by(ground: Rep
     assert [after for after, kind, _ in happened(report) if kind == "session"] == [6]
 
 
-async def test_a_new_session_that_is_begun_meanwhile_wins(ground: ReplayGround) -> None:
+async def test_a_new_session_that_is_begun_meanwhile_wins(ground: ReplayEnvironment) -> None:
     turns = (command("/compact"), command("/new"), asked("Hello?"), command("/resume 1"), asked("Where were we?"))
     report = await run(museum(*turns, summary=[{"text": "keep_facts", "late": 1}, "keep_facts"]), ground)
     assert letters(report)[4] == "S U1"
@@ -127,7 +127,7 @@ async def test_a_new_session_that_is_begun_meanwhile_wins(ground: ReplayGround) 
     assert letters(report)[-1].endswith("U1 A1 U2 A2 U3 A3 U4")
 
 
-async def test_an_answer_that_read_too_much_starts_it(ground: ReplayGround) -> None:
+async def test_an_answer_that_read_too_much_starts_it(ground: ReplayEnvironment) -> None:
     report = await run(museum(asked("Which floor?"), compaction_threshold="10%"), ground)
     assert letters(report)[-1] == "S Σ U1 A1 U2"
     [cause] = {cause for _, kind, cause in happened(report) if kind == "session"}
@@ -136,7 +136,7 @@ async def test_an_answer_that_read_too_much_starts_it(ground: ReplayGround) -> N
     assert {kind for _, kind, _ in happened(await run(quiet, ground))} == {"session"}
 
 
-async def test_a_summariser_that_fails_is_told_and_tried_again_when_it_is_due(ground: ReplayGround) -> None:
+async def test_a_summariser_that_fails_is_told_and_tried_again_when_it_is_due(ground: ReplayEnvironment) -> None:
     broken = {"fault": {"kind": 500}}
     trace = museum(asked("Which floor?"), asked("Sure?"), compaction_threshold="10%", summary=[broken, "keep_facts"])
     trace["turns"][4] |= {"pause": 120}
@@ -148,7 +148,7 @@ async def test_a_summariser_that_fails_is_told_and_tried_again_when_it_is_due(gr
     assert letters(report)[-1].startswith("S Σ U1")
 
 
-async def test_pruned_results_are_stubs_and_the_pruning_is_told(ground: ReplayGround) -> None:
+async def test_pruned_results_are_stubs_and_the_pruning_is_told(ground: ReplayEnvironment) -> None:
     call = {"id": "c1", "name": "search", "arguments": {"query": "floors"}, "result": TALK * 4}
     looked = told(4) | {"steps": [{"text": "I look.", "tool_calls": [call]}, {"text": "Slate."}]}
     trace = museum(looked, command("/prune"), asked("Sure?"), tool_keep_threshold=0) | {"tools": [SEARCH]}
@@ -158,7 +158,7 @@ async def test_pruned_results_are_stubs_and_the_pruning_is_told(ground: ReplayGr
     assert pruned.numbers["before"] > pruned.numbers["after"]
 
 
-async def test_two_replays_of_sessions_are_the_same(ground: ReplayGround) -> None:
+async def test_two_replays_of_sessions_are_the_same(ground: ReplayEnvironment) -> None:
     turns = (command("/compact"), asked("Which floor?"), command("/new"), asked("Hello?"))
     trace = museum(*turns, summary={"text": "keep_facts", "late": 1})
     one, other = await run(trace, ground), await run(trace)
@@ -186,7 +186,7 @@ def test_a_pause_is_a_number_of_seconds_behind_an_entry() -> None:
 
 
 @pytest.mark.parametrize("layout", ["lamella", "onyx"])
-async def test_a_huge_turn_of_a_model_that_binds_thinking_is_answered(ground: ReplayGround, layout: str) -> None:
+async def test_a_huge_turn_of_a_model_that_binds_thinking_is_answered(ground: ReplayEnvironment, layout: str) -> None:
     """The provider checks each request: thinking behind a stub is left out, and everything else is as it was."""
     text = " ".join(f"word{number}" for number in range(900))
     steps: list[Raw] = [
@@ -221,7 +221,9 @@ def comings(layout: str = "lamella", **settings: Any) -> Raw:
     return museum() | {"layout": layout, "settings": {"keep_recent_tokens": 800, **settings}, "turns": turns}
 
 
-async def test_somebody_who_often_returns_late_has_a_summary_just_before_the_cache_ends(ground: ReplayGround) -> None:
+async def test_somebody_who_often_returns_late_has_a_summary_just_before_the_cache_ends(
+    ground: ReplayEnvironment,
+) -> None:
     """It is asked for 45 seconds before, so that it reads the window from the cache; who comes back finds it short."""
     report = await run(comings(compaction_when="pays"), ground)
     sessions = [one for one in report.happenings if one.kind == "session"]
@@ -241,7 +243,7 @@ async def test_somebody_who_often_returns_late_has_a_summary_just_before_the_cac
     assert [one.kind for one in quiet.happenings] == []
 
 
-async def test_below_the_floor_nobody_who_returns_late_finds_a_summary(ground: ReplayGround) -> None:
+async def test_below_the_floor_nobody_who_returns_late_finds_a_summary(ground: ReplayEnvironment) -> None:
     """By default the end of a cache is no reason to summarise a window that is far from full."""
     report = await run(comings(), ground)
     assert [one.kind for one in report.happenings] == []
@@ -249,14 +251,14 @@ async def test_below_the_floor_nobody_who_returns_late_finds_a_summary(ground: R
     assert "session" in [one.kind for one in above.happenings]
 
 
-async def test_an_amount_of_a_trace_that_is_none_is_refused(ground: ReplayGround) -> None:
+async def test_an_amount_of_a_trace_that_is_none_is_refused(ground: ReplayEnvironment) -> None:
     for name in ("compaction_threshold", "compaction_floor"):
         with pytest.raises(InvalidRequest, match=f"{name} can't be “0.3”: .*could be a share or tokens"):
             await run(museum(**{name: "0.3"}), ground)
 
 
 async def test_a_model_that_binds_thinking_goes_on_behind_what_was_pruned_and_compacted(
-    ground: ReplayGround,
+    ground: ReplayEnvironment,
 ) -> None:
     """The provider refuses thinking whose prefix changed: what was made behind a stub or a summary goes without it."""
 
@@ -287,9 +289,9 @@ async def test_a_model_that_binds_thinking_goes_on_behind_what_was_pruned_and_co
     assert "its thinking is left out: what stood before it changed" in notes
 
 
-async def test_a_trace_of_a_command_alone_makes_no_request(ground: ReplayGround) -> None:
+async def test_a_trace_of_a_command_alone_makes_no_request(ground: ReplayEnvironment) -> None:
     only = {"at": "2026-03-01T09:00:00+00:00", "user": "/compact"}
     report = await run(museum() | {"turns": [only]}, ground=ground)
     assert (report.requests, report.cost) == ((), 0)
     [command] = report.happenings
-    assert command.text == "Nothing to compact: nothing was said yet."
+    assert command.text == "Nothing to compact: there are no messages yet."

@@ -14,7 +14,7 @@ import pytest
 
 from lamella.cache.planner import STEADY, MarkerPolicy
 from lamella.context.layouts import LAYOUTS
-from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.environment import ReplayEnvironment
 from lamella_lab.replay.options import ReplayOptions
 from lamella_lab.replay.report import ReplayReport
 from lamella_lab.replay.run import replay
@@ -46,8 +46,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def ground() -> AsyncIterator[ReplayGround]:
-    shared = ReplayGround()
+async def ground() -> AsyncIterator[ReplayEnvironment]:
+    shared = ReplayEnvironment()
     yield shared
     await shared.close()
 
@@ -78,7 +78,7 @@ def check(report: ReplayReport, layout: str) -> None:
 
 
 @pytest.mark.parametrize("name", TRACES)
-async def test_every_layout_and_policy_is_accepted_and_in_its_order(ground: ReplayGround, name: str) -> None:
+async def test_every_layout_and_policy_is_accepted_and_in_its_order(ground: ReplayEnvironment, name: str) -> None:
     """Every combination with every trace, each by one vendor; over all traces each by both."""
     trace = beginning(shipped(name))
     vendors = cycle(VENDORS.values())
@@ -93,7 +93,7 @@ async def test_every_layout_and_policy_is_accepted_and_in_its_order(ground: Repl
 
 @pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("name", TRACES)
-async def test_the_planner_knows_what_will_be_read(ground: ReplayGround, name: str, vendor: str) -> None:
+async def test_the_planner_knows_what_will_be_read(ground: ReplayEnvironment, name: str, vendor: str) -> None:
     report = await replay(shipped(name), ReplayOptions(marker_policy="planner", model=VENDORS[vendor]), ground)
     check(report, "lamella")
     for request in report.requests:
@@ -109,7 +109,7 @@ async def test_the_planner_knows_what_will_be_read(ground: ReplayGround, name: s
 
 @pytest.mark.parametrize("model", ["claude-opus-4-8", "gpt-6.1-terra"])
 async def test_the_planner_knows_what_will_be_read_before_late_dynamic_context(
-    ground: ReplayGround, model: str
+    ground: ReplayEnvironment, model: str
 ) -> None:
     trace = shipped("human_gaps")
     costs = {}
@@ -126,7 +126,7 @@ async def test_the_planner_knows_what_will_be_read_before_late_dynamic_context(
 
 
 @pytest.mark.parametrize("name", TRACES)
-async def test_a_trace_runs_as_it_is_shipped(ground: ReplayGround, name: str) -> None:
+async def test_a_trace_runs_as_it_is_shipped(ground: ReplayEnvironment, name: str) -> None:
     trace = shipped(name)
     report = await replay(trace, None, ground)
     check(report, "lamella")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.environment import ReplayEnvironment
 from lamella_lab.replay.options import ReplayOptions
 from lamella_lab.replay.report import ReplayReport
 from lamella_lab.replay.run import replay
@@ -58,7 +58,7 @@ def parsed(raw: Raw) -> Trace:
     return parse_trace(json.dumps(raw).encode())
 
 
-async def run(raw: Raw, ground: ReplayGround | None = None, **options: Any) -> ReplayReport:
+async def run(raw: Raw, ground: ReplayEnvironment | None = None, **options: Any) -> ReplayReport:
     """Replay it."""
     return await replay(parsed(raw), ReplayOptions(**options), ground)
 

@@ -44,9 +44,9 @@ PAGE = b"<!DOCTYPE html><html><head><title>502 Bad Gateway</title></head><body>n
 
 WHOLE = "the connection ended before the answer was whole"
 VALID = "the connection ended without a valid answer"
-READ = "what it sent can't be read"
-UNPACKED = "what it sent can't be unpacked"
-NO_ANSWER = "what it sent is no answer of a model"
+READ = "its answer can't be read"
+UNPACKED = "its answer can't be decompressed"
+NO_ANSWER = "it did not send a model's answer"
 DID_NOT_SAY = "and did not say why"
 WEB_PAGE = "with a web page"
 

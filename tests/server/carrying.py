@@ -176,7 +176,7 @@ async def carrier(
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedSummary:
     """A conversation that was exported, its replay, and the bodies that were sent when it was held, in order."""
 
     raw: dict[str, Any]
@@ -216,15 +216,15 @@ async def bodies_of(client: ServerClient, conversation: str) -> list[bytes]:
         after["query"] = f"&after={page['data'][-1]['id']}"
 
 
-async def carried(client: ServerClient, conversation: str, query: str = "") -> Carried:
+async def carried(client: ServerClient, conversation: str, query: str = "") -> CarriedSummary:
     """Export a conversation over HTTP and replay it."""
     answer = await client.call("GET", f"/conversations/{conversation}/export{query}")
     assert answer.status_code == 200, answer.text
     trace = parse_trace(answer.content)
-    return Carried(json.loads(answer.content), trace, await replay(trace), await bodies_of(client, conversation))
+    return CarriedSummary(json.loads(answer.content), trace, await replay(trace), await bodies_of(client, conversation))
 
 
-async def assert_carried(client: ServerClient, conversation: str) -> Carried:
+async def assert_carried(client: ServerClient, conversation: str) -> CarriedSummary:
     """With its content, every body comes again, byte for byte, and no other; without, all letters and lengths."""
     found = await carried(client, conversation)
     for request in found.report.requests:

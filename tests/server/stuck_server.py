@@ -14,7 +14,7 @@ from lamella.cli.logs import configure_logs
 from lamella.core import deltas
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
-from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ReplayEvent, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import serving
 from lamella.server.web import create_web
 from lamella.settings import read_settings
@@ -37,7 +37,7 @@ class Look:
         return "Seen."
 
 
-def script(words: list[str]) -> list[list[Happening]]:
+def script(words: list[str]) -> list[list[ReplayEvent]]:
     if words:
         return [saying(*words)] * ANSWERS
     thought = deltas.ReasoningDelta(9, "Hm.")

@@ -231,7 +231,7 @@ async def test_a_conversation_goes_on_without_an_agent_that_was_deleted_and_says
     assert mapped["letters"] == "S U1 A1 U2"
     last = (await settings(app, conversation))[-1]
     assert (last.outcome, last.first_changed) == ("none", agent["id"])
-    assert last.why == f"the agent {agent['id']} was deleted; the conversation goes on without it"
+    assert last.why == f"the agent {agent['id']} was deleted; the conversation continues without it"
 
 
 async def test_an_agent_calls_only_its_own_tools(client: ServerClient, app: App, model: ScriptedModel) -> None:

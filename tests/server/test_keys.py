@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from lamella.app.app import App, open_app
 from lamella.core.clock import VirtualClock
 from lamella.llm.scripted import ScriptedModel, ScriptedModels
-from lamella.server.entrance import COOKIE, Entrance
+from lamella.server.authentication import COOKIE, Authentication
 from lamella.server.testing import FIRST_RUN_TOKEN, ServerClient, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web
@@ -46,12 +46,12 @@ class House:
 
 
 @asynccontextmanager
-async def empty(folder: Path, **entrance: Any) -> AsyncIterator[tuple[App, VirtualClock, str]]:
+async def empty(folder: Path, **authentication: Any) -> AsyncIterator[tuple[App, VirtualClock, str]]:
     """A server without accounts."""
     clock = VirtualClock(datetime(2026, 3, 1, 12, tzinfo=UTC))
     settings = read_settings(data=folder)
     async with open_app(settings, models=ScriptedModels(ScriptedModel()), clock=clock) as app:
-        web = create_web(app, Entrance(app.accounts, first_run_token=FIRST_RUN_TOKEN, **entrance))
+        web = create_web(app, Authentication(app.accounts, first_run_token=FIRST_RUN_TOKEN, **authentication))
         async with serving(web) as address:
             yield app, clock, address
 
@@ -234,11 +234,11 @@ async def test_a_key_is_shown_once_and_kept_nowhere(house: House, tmp_path: Path
                 (await bob.call("POST", "/login", json={"key": [made["secret"]]})).text,
             ]
         assert made["secret"] not in "".join(answers) + str(logs)
-        assert made["begins_with"] == made["secret"][:12]
+        assert made["prefix"] == made["secret"][:12]
         rest = made["secret"][13:].encode()
     files = everything_under(tmp_path)
     assert not any(rest in data for data in files)
-    assert any(made["begins_with"][4:].encode() in data for data in files)
+    assert any(made["prefix"][4:].encode() in data for data in files)
 
 
 async def test_when_a_key_was_used_is_noted_to_the_minute(house: House) -> None:

@@ -124,17 +124,17 @@ async def test_documents_are_listed_searched_replaced_and_removed(app: App, clie
     assert (added["state"], added["passages"], added["embedded"]) == ("ready", 1, 1)
     listed = await client.get(f"/knowledge-bases/{base}/documents")
     assert [one["id"] for one in listed["data"]] == [added["id"]]
-    assert listed["totals"]["found"] == 1
+    assert listed["totals"]["searchable"] == 1
     asked = {"query": "zeppelin", "knowledge_base_ids": [base]}
     [hit] = (await client.post("/knowledge-bases/search", asked))["data"]
     assert (hit["document_id"], hit["headings"]) == (added["id"], ["Airships"])
     assert hit["score"] > 0
-    assert hit["words"] > 0
+    assert hit["lexical_score"] > 0
     path = f"/knowledge-bases/{base}/documents/{added['id']}"
     assert [p["text"] for p in (await client.get(f"{path}/passages"))["data"]] == [hit["text"]]
     replaced = await client.call("PUT", f"{path}/content", files={"file": ("ships.md", b"A quagga.")})
     assert replaced.json()["version"] == 2
-    assert (await ready(client, base, added["id"], version=2))["found_version"] == 2
+    assert (await ready(client, base, added["id"], version=2))["searchable_version"] == 2
     assert (await client.post("/knowledge-bases/search", asked))["data"] == []
     assert (await client.call("DELETE", path)).status_code == 204
     error_of(await client.call("GET", path), 404, "not_found", "document_id")

@@ -13,7 +13,7 @@ from lamella.app.app import LOCAL_OWNER, App, open_app
 from lamella.core.json import encode_text
 from lamella.core.records import Caller
 from lamella.llm.scripted import ScriptedModels
-from lamella.server.testing import FIRST_RUN_TOKEN, ServerClient, entrance_of, serving
+from lamella.server.testing import FIRST_RUN_TOKEN, ServerClient, authentication_of, serving
 from lamella.server.testing import client as connected
 from lamella.server.web import create_web
 from lamella.settings import read_settings
@@ -146,7 +146,7 @@ async def _user(admin: ServerClient, name: str) -> tuple[str, str]:
 async def town(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Town]:
     async with (
         open_app(read_settings(data=tmp_path), models=ScriptedModels(model_of_the_town())) as app,
-        serving(create_web(app, entrance_of(app))) as address,
+        serving(create_web(app, authentication_of(app))) as address,
         connected(address) as nobody,
     ):
         root = await nobody.set_up("Root")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lamella.chat.message import ExecutionRequest
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import decode_object, encode
-from lamella.core.records import LEAVE
+from lamella.core.records import UNCHANGED
 from lamella.server.routes.openai_request import KEY_LENGTH, NATIVE, OWN, PAIRS, VALUE_LENGTH, from_openai, to_openai
 
 TEXT = st.text(max_size=40)
@@ -30,10 +30,10 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "file_ids": TEXTS,
     "models": TEXTS,
     "timezone": TEXT,
-    "parent_message_id": MAYBE | st.just(LEAVE),
+    "parent_message_id": MAYBE | st.just(UNCHANGED),
     "layout": MAYBE,
     "marker_policy": MAYBE,
-    "agent_id": MAYBE | st.just(LEAVE),
+    "agent_id": MAYBE | st.just(UNCHANGED),
     "thinking_effort": MAYBE,
     "knowledge_base_ids": TEXTS,
     "kb_meta_prompt": MAYBE | st.text(max_size=1_500) | TEXT.map(lambda text: text * 300),

@@ -81,7 +81,7 @@ async def test_the_pictures_of_a_project_are_in_every_turn_by_their_names(tmp_pa
         ]
         for model, place in ((seeing, "in_context"), (blind, "left_out")):
             path = f"/projects/{project['id']}?model={model.facts.name}&layout={layout}"
-            assert [file["place"] for file in (await client.get(path))["files"]] == [place, place]
+            assert [file["availability"] for file in (await client.get(path))["files"]] == [place, place]
         conversation = await client.conversation(project_id=project["id"], layout=layout, model=SEEING.name)
         for text in ("Compare red.png with blue.png.", "And again?"):
             seeing.then(saying("One is red."))

@@ -244,7 +244,7 @@ async def test_a_model_that_is_too_small_for_a_project_searches_it_and_the_proje
         conversation = await client.conversation(project_id=project, model=LARGE.name)
         for model, where in ((LARGE, "in_context"), (SMALL, "searched"), (LARGE, "in_context")):
             found = await client.get(f"/projects/{project}?model={model.name}")
-            assert [file["place"] for file in found["files"]] == ["in_context", where]
+            assert [file["availability"] for file in found["files"]] == ["in_context", where]
             assert model.name in found["files"][1]["why"]
             # What is said of the project is what the next request does.
             await patched(client, f"/conversations/{conversation}", model=model.name)
@@ -252,7 +252,7 @@ async def test_a_model_that_is_too_small_for_a_project_searches_it_and_the_proje
             listed = [one["text"] for one in mapped["notes"] if "book.txt" in one["text"]]
             assert bool(listed) == (where == "searched")
         whole = await client.get(f"/projects/{project}?model={SMALL.name}&layout=onyx")
-        assert [file["place"] for file in whole["files"]] == ["searched", "searched"]
+        assert [file["availability"] for file in whole["files"]] == ["searched", "searched"]
 
         small.then(
             calling(ToolCall("call_1", "knowledge_base_search", '{"query": "mast"}')), saying("It is 62 m high.")

@@ -124,7 +124,7 @@ async def test_what_tells_protected_text_is_refused_by_the_tool(
     assert "summary" not in found
 
 
-REFUSED: dict[str, tuple[list[Happening], str]] = {
+REFUSED: dict[str, tuple[list[ReplayEvent], str]] = {
     "no json": (saying("It is fine."), "bad_output"),
     "words around it": (saying("Here: " + reply(HARMLESS)), "bad_output"),
     "another field": (saying(reply(HARMLESS)[:-1] + ',"text":"x"}'), "bad_output"),
@@ -144,7 +144,7 @@ REFUSED: dict[str, tuple[list[Happening], str]] = {
 
 @pytest.mark.parametrize(("said", "reason"), REFUSED.values(), ids=REFUSED.keys())
 async def test_whatever_is_no_safe_answer_is_refused_with_its_reason(
-    model: ScriptedModel, second: ScriptedModel, tmp_path: Path, said: list[Happening], reason: str
+    model: ScriptedModel, second: ScriptedModel, tmp_path: Path, said: list[ReplayEvent], reason: str
 ) -> None:
     given = read_settings(data=tmp_path, restricted_model="second", restricted_timeout=0.3, provider_retries=0)
     async with served(given, models=ScriptedModels(model, second)) as (app, client):

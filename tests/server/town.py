@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lamella.app.accounts import KeyOrder
+from lamella.app.accounts import KeyRequest
 from lamella.app.app import App
 from lamella.core import deltas
 from lamella.core.access import Identity, Role
@@ -36,7 +36,7 @@ async def furnished(app: App, ann: ServerClient, owner: Caller) -> dict[str, str
     )
     page = FoundDocument("Ann's page", "text/html", "The secret is 42.", 17, "https://example.org/")
     found = await app.store.documents.keep_document(owner, conversation, page, 5, app.clock.now())
-    order = KeyOrder(owner.user_id, "Ann's secret key")
+    order = KeyRequest(owner.user_id, "Ann's secret key")
     key = await app.accounts.create_key(Identity(owner, "ann", Role.MEMBER), order)
     group = await app.accounts.create_group("Ann's secret group")
     base = await ann.post("/knowledge-bases", {"name": "Ann's secret base"})

@@ -10,7 +10,7 @@ from lamella.core.counting import ApproximateCounter
 from lamella.core.errors import ProviderContextOverflow
 from lamella.core.prompt import WireRequest
 from lamella.core.tokens import Usage
-from lamella.llm.scripted import FACTS, Happening, ScriptedModel, saying
+from lamella.llm.scripted import FACTS, ReplayEvent, ScriptedModel, saying
 
 FACT = re.compile(r"FACT-\d+ is [a-z]+-\d+")
 ID = re.compile(r"\bmsg_[0-9a-z]+")
@@ -55,7 +55,7 @@ class Provider(ScriptedModel):
         """The requests for a summary that it has taken."""
         return [request for request in self.requests if is_order(request) and self.size(request) <= self.limit]
 
-    def _next(self, request: WireRequest) -> Iterator[Happening]:
+    def _next(self, request: WireRequest) -> Iterator[ReplayEvent]:
         if self._steps:
             return super()._next(request)
         size = self.size(request)

@@ -19,7 +19,7 @@ from lamella.core.messages import StopReason
 from lamella.core.prompt import WireRequest
 from lamella.core.sessions import Session, SessionCause
 from lamella.core.tokens import Usage
-from lamella.llm.scripted import Gate, Happening, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import Gate, ReplayEvent, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import ServerClient, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.summariser import NotCompacted
@@ -140,7 +140,7 @@ async def test_where_all_of_it_leaves_no_room_for_what_is_asked_only_what_goes_i
         ),
     ],
 )
-async def test_what_is_no_summary_changes_nothing(tmp_path: Path, answer: Sequence[Happening], why: str) -> None:
+async def test_what_is_no_summary_changes_nothing(tmp_path: Path, answer: Sequence[ReplayEvent], why: str) -> None:
     model = ScriptedModel()
     async with talking(tmp_path, model, keep_recent_tokens=1_200) as (app, client, conversation):
         model.then(answer, saying("Yes."))
@@ -159,7 +159,7 @@ async def test_nothing_to_compact_says_so_and_asks_no_model(tmp_path: Path) -> N
         found = await compact(app, conversation)
         assert found == NotCompacted("all of it is recent", code="recent")
         empty = await client.conversation()
-        assert await compact(app, empty) == NotCompacted("nothing was said yet", code="empty")
+        assert await compact(app, empty) == NotCompacted("there are no messages yet", code="empty")
     assert len(model.requests) == 1
 
 
@@ -344,7 +344,7 @@ async def test_a_queued_message_that_waits_for_its_compaction_is_still_in_the_qu
             answering.opened.set()
             await summarising.reached.wait()
             [waits] = (await client.get(f"{path}/queue"))["data"]
-            assert (waits["text"][:4], waits["place"], waits["begins"]) == ("And?", 1, True)
+            assert (waits["text"][:4], waits["position"], waits["starting"]) == ("And?", 1, True)
             assert len((await client.get(f"{path}/turns"))["data"]) == 3
             late = await client.http.request("PATCH", f"/api/v1{path}/queue/{waits['id']}", json={"text": "Another"})
             assert late.json()["error"]["code"] == "not_waiting"

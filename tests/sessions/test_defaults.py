@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamella.app.app import LOCAL_OWNER
-from lamella.cache.economics import CompactWhen, Economy, Rates, floor_of, next_compaction, offer
+from lamella.cache.economics import CompactionCost, CompactWhen, Rates, floor_of, next_compaction, offer
 from lamella.core.records import NewJob, ProviderLimit
 from lamella.core.tokens import Threshold, Usage
 from lamella.llm.scripted import FACTS, ScriptedModel, ScriptedModels, saying
@@ -85,7 +85,7 @@ async def test_far_below_the_floor_nothing_is_compacted_by_itself(tmp_path: Path
     if not made:
         assert (now["input"], now["budget"], [one["name"] for one in told]) == (58_000, LARGE, ["status"])
         assert (now["compaction_at"], now["compaction_by"]) == (100_000, "price")
-        assert "Compaction: by itself above 100k tokens, where a summary pays (balanced)" in status["answer"]
+        assert "Compaction: automatic above 100k tokens, where a summary pays (balanced)" in status["answer"]
         assert status["data"]["compaction_at"] == 100_000
 
 
@@ -248,7 +248,7 @@ async def test_another_model_is_told_how_much_there_is_to_read(tmp_path: Path) -
 
 
 ECONOMIES = st.builds(
-    Economy,
+    CompactionCost,
     rates=st.builds(Rates, st.floats(0.01, 0.5), st.sampled_from([1.0, 1.25, 2.0]), st.floats(2, 10)),
     static=st.integers(0, 60_000),
     growth=st.floats(1, 20_000),
@@ -258,7 +258,7 @@ ECONOMIES = st.builds(
 
 @given(ECONOMIES, st.integers(0, 900_000), st.integers(8_000, 984_000), st.sampled_from(["full", "balanced", "pays"]))
 def test_a_window_that_grows_as_it_did_is_compacted_at_the_size_that_was_said(
-    economy: Economy, window: int, budget: int, when: CompactWhen
+    economy: CompactionCost, window: int, budget: int, when: CompactWhen
 ) -> None:
     """Asked again behind each call, the answer is the same to one call; it is never below the floor."""
     most, floor = Threshold(share=0.8).in_tokens(budget), floor_of(when, budget)
@@ -279,7 +279,7 @@ def test_a_window_that_grows_as_it_did_is_compacted_at_the_size_that_was_said(
 def test_a_thousand_short_turns_are_not_compacted_in_a_large_window(growth: float, static: int) -> None:
     most, paid = int(LARGE * 0.8), 0
     for calls in range(1, 1_000, 7):
-        economy = Economy(Rates(0.05, 1.25, 5), static, growth, calls)
+        economy = CompactionCost(Rates(0.05, 1.25, 5), static, growth, calls)
         window = int(static + growth * calls)
         due = next_compaction(window, most, floor_of("balanced", LARGE), economy, 4_000)
         assert window <= due.at or window > 100_000
@@ -289,7 +289,7 @@ def test_a_thousand_short_turns_are_not_compacted_in_a_large_window(growth: floa
 
 @given(ECONOMIES, st.integers(1, 400_000), st.integers(1, 9), st.booleans())
 def test_an_offer_is_what_ten_messages_cost_with_and_without_it(
-    economy: Economy, window: int, per_message: int, cold: bool
+    economy: CompactionCost, window: int, per_message: int, cold: bool
 ) -> None:
     """Counted call by call: what each reads of the cache, writes to it and answers."""
     economy = replace(economy, calls=4 * per_message, turns=(window // 4,) * 4, answer=economy.growth / 2)

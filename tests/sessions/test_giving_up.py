@@ -16,7 +16,7 @@ from lamella.core.clock import SystemClock
 from lamella.core.prompt import WireRequest
 from lamella.core.records import Job, JobStatus
 from lamella.core.tokens import Usage
-from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ReplayEvent, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import ServerClient, served
 from lamella.sessions.compactions import COMPACT
 from lamella.settings import read_settings
@@ -45,7 +45,7 @@ class Hurried(SystemClock):
 class NoSummaries(ScriptedModel):
     """Answers by its script, and with nothing where that has ended."""
 
-    def _next(self, request: WireRequest) -> Iterator[Happening]:
+    def _next(self, request: WireRequest) -> Iterator[ReplayEvent]:
         return super()._next(request) if self._steps else iter(saying(" "))
 
 

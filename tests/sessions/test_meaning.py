@@ -44,14 +44,14 @@ async def test_an_empty_search_says_so(tmp_path: Path) -> None:
     async with talking(tmp_path, ScriptedModel()) as (client, _):
         empty = await client.get(f"/sessions/search?q={NOTHING}")
         assert empty["data"] == []
-        assert SETTING in empty["without_meaning"]
-        assert (await client.get("/sessions/search?q=lighthouse"))["without_meaning"] is None
+        assert SETTING in empty["lexical_only_reason"]
+        assert (await client.get("/sessions/search?q=lighthouse"))["lexical_only_reason"] is None
         base = (await client.post("/knowledge-bases", {"name": "Ships"}))["id"]
         upload = {"file": ("ships.md", b"A zeppelin flies.")}
         (await client.call("POST", f"/knowledge-bases/{base}/documents", files=upload)).raise_for_status()
         empty = await client.post("/knowledge-bases/search", {"query": NOTHING, "knowledge_base_ids": [base]})
         assert empty["data"] == []
-        assert SETTING in empty["without_meaning"]
+        assert SETTING in empty["lexical_only_reason"]
 
 
 async def test_resume_says_so(tmp_path: Path) -> None:
@@ -81,5 +81,5 @@ async def test_an_embedder_that_knows_meaning_says_nothing_of_it(tmp_path: Path)
             "embedding_api_key": SecretStr("k"),
         }
         async with talking(tmp_path, ScriptedModel(), **at) as (client, conversation):
-            assert (await client.get(f"/sessions/search?q={NOTHING}"))["without_meaning"] is None
+            assert (await client.get(f"/sessions/search?q={NOTHING}"))["lexical_only_reason"] is None
             assert SETTING not in (await commanded(client, conversation, "/resume"))["answer"]

@@ -17,7 +17,7 @@ from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.tokens import Threshold
 from lamella.llm.scripted import FACTS as FACTS_OF_MODEL
-from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ReplayEvent, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import ServerClient, served
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.summariser import NotCompacted
@@ -73,7 +73,7 @@ class Look:
         return passage(int(str(call.arguments["turn"])))
 
 
-def keeping(request: WireRequest) -> list[Happening]:
+def keeping(request: WireRequest) -> list[ReplayEvent]:
     """The answer of a summariser that obeys: it keeps the facts that it is shown, and repeats no earlier summary."""
     shown = [json.dumps(block.value, ensure_ascii=False) for block in request.blocks]
     asked = "\n".join(text for text in shown if "<conversation-summary>" not in text)

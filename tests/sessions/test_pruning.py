@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamella.cache.economics import Prospect, Rates
+from lamella.cache.economics import ExpectedCalls, Rates
 from lamella.cache.pruning import LEAST_AT_ONCE, PRUNE_MARGIN, PrunePolicy, PruneSettings, Pruning, ShownWindow, prune
-from lamella.context.choices import Known
+from lamella.context.choices import KnownDecisions
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Step, StopReason, ToolCall, ToolResult, Turn, TurnStatus, UserMessage
 
@@ -39,11 +39,11 @@ def pruned(
     policy: PrunePolicy = "auto",
     kept: tuple[str, ...] = (),
     full: str = "",
-    prospect: Prospect | None = None,
+    prospect: ExpectedCalls | None = None,
     keep: int = 2_000,
 ) -> Pruning | None:
     known = [Decision(DecisionKind.PRUNE, "conv", boundary, "engine", "full")] if boundary is not None else []
-    window = ShownWindow("conv", turns, Known("m", known), 1.0, kept)
+    window = ShownWindow("conv", turns, KnownDecisions("m", known), 1.0, kept)
     settings = PruneSettings(policy=policy, keep=keep)
     return prune(window, settings, who="engine", asked=forced, full=full, prospect=prospect)
 
@@ -113,7 +113,7 @@ def test_by_price_it_happens_when_enough_calls_are_expected_to_repay_what_is_wri
     The row has what it was reckoned from.
     """
     turns = [turn(1, 4_000, 3_500), *RECENT]
-    found = pruned(turns, keep=0, prospect=Prospect(RATES, calls=1))
+    found = pruned(turns, keep=0, prospect=ExpectedCalls(RATES, calls=1))
     assert found is not None
     numbers = found.decision.numbers
     assert (numbers["before"], numbers["removed"], numbers["expected"]) == (7_500, 7_498, 1)
@@ -121,12 +121,12 @@ def test_by_price_it_happens_when_enough_calls_are_expected_to_repay_what_is_wri
     assert numbers["pays_after"] == pytest.approx(PRUNE_MARGIN * 24 * numbers["surviving"] / 7_498)
     assert "1.5 times of that is saved after 0." in found.decision.why
     deep = [turn(1, 5_000), turn(2), replace(turn(3), user=replace(turn(3).user, tokens=5_000))]
-    assert pruned(deep, keep=0, prospect=Prospect(RATES, calls=35)) is None
-    assert pruned(deep, keep=0, prospect=Prospect(RATES, calls=39)) is not None
+    assert pruned(deep, keep=0, prospect=ExpectedCalls(RATES, calls=35)) is None
+    assert pruned(deep, keep=0, prospect=ExpectedCalls(RATES, calls=39)) is not None
 
 
 def test_by_price_it_takes_much_at_once_and_nothing_of_the_newest_two_turns() -> None:
-    free = Prospect(RATES, calls=1_000)
+    free = ExpectedCalls(RATES, calls=1_000)
     assert pruned([turn(1, 3_900), *RECENT], keep=0, prospect=free) is None
     assert pruned([turn(1, 4_100), *RECENT], keep=0, prospect=free) is not None
     assert pruned([turn(1, 9_000), turn(2, 9_000)], keep=0, prospect=free) is None
@@ -137,14 +137,16 @@ def test_by_price_it_takes_much_at_once_and_nothing_of_the_newest_two_turns() ->
 
 def test_once_the_cache_has_ended_it_costs_nothing() -> None:
     deep = [turn(1, 5_000), replace(turn(2), user=replace(turn(2).user, tokens=30_000)), turn(3)]
-    assert pruned(deep, keep=0, prospect=Prospect(RATES, calls=20)) is None
-    found = pruned(deep, keep=0, prospect=Prospect(RATES, calls=0, cold=True))
+    assert pruned(deep, keep=0, prospect=ExpectedCalls(RATES, calls=20)) is None
+    found = pruned(deep, keep=0, prospect=ExpectedCalls(RATES, calls=0, cold=True))
     assert found is not None
     assert found.decision.numbers["pays_after"] == 0
     assert found.decision.why.startswith("the cache has ended")
-    assert pruned(deep, prospect=Prospect(RATES, calls=0, cold=True)) is not None
-    assert pruned([turn(1, 1_500), *RECENT], prospect=Prospect(RATES, calls=0, cold=True)) is None, "the newest stay"
-    assert pruned([turn(1, 9_000)], prospect=Prospect(RATES, calls=0, cold=True)) is None, "the newest turns too"
+    assert pruned(deep, prospect=ExpectedCalls(RATES, calls=0, cold=True)) is not None
+    assert pruned([turn(1, 1_500), *RECENT], prospect=ExpectedCalls(RATES, calls=0, cold=True)) is None, (
+        "the newest stay"
+    )
+    assert pruned([turn(1, 9_000)], prospect=ExpectedCalls(RATES, calls=0, cold=True)) is None, "the newest turns too"
 
 
 @given(st.integers(0, 12_000), st.integers(0, 12_000), st.integers(0, 12_000), st.floats(0.01, 0.2))
@@ -156,7 +158,7 @@ def test_by_price_it_costs_less_than_leaving_it_for_the_calls_that_were_expected
     rates, calls = Rates(read, 1.25, 5), 10.0
     first = turn(1, removed, kept)
     last = replace(turn(2), user=replace(turn(2).user, tokens=said))
-    found = pruned([first, last, turn(3)], keep=0, prospect=Prospect(rates, calls))
+    found = pruned([first, last, turn(3)], keep=0, prospect=ExpectedCalls(rates, calls))
     if found is None:
         around = 150  # what frames questions and answers, at most
         dear = PRUNE_MARGIN * (rates.write - read) * (said + around) > read * calls * (removed + kept - around)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from lamella.core.counting import count_tokens
 from lamella.core.messages import Step, StopReason, Text, ToolCall, ToolResult, Turn, TurnStatus, UserMessage
-from lamella.sessions.material import conversation
 from lamella.sessions.summary_check import (
     Check,
     Rank,
@@ -21,6 +20,7 @@ from lamella.sessions.summary_check import (
     standing_instructions,
     with_missing,
 )
+from lamella.sessions.summary_input import conversation
 
 NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)
 

@@ -19,7 +19,7 @@ from lamella.core.messages import StopReason, ToolCall
 from lamella.core.models import Price
 from lamella.core.records import JobStatus
 from lamella.core.tokens import Usage
-from lamella.llm.scripted import FACTS, Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import FACTS, Gate, ReplayEvent, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import ServerClient, served
 from lamella.sessions.titles import PROMPT, NoTitle, titled
 from lamella.settings import read_settings
@@ -192,7 +192,7 @@ def test_what_is_no_title_is_refused(refused: SideAnswer, why: str) -> None:
 
 
 async def test_thinking_before_a_title_is_no_part_of_it(tmp_path: Path) -> None:
-    thought: list[Happening] = [deltas.ReasoningDelta(1, "Hm."), *saying("Ships")]
+    thought: list[ReplayEvent] = [deltas.ReasoningDelta(1, "Hm."), *saying("Ships")]
     model = ScriptedModel([saying("The Aurora."), thought])
     async with titling(tmp_path, model) as (app, client, conversation):
         await client.send(conversation, WORDS)

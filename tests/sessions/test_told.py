@@ -11,7 +11,7 @@ import pytest
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.errors import ProviderUnreachable, StoreFailed
 from lamella.core.records import Job, JobStatus
-from lamella.llm.scripted import Happening, ScriptedModels, saying
+from lamella.llm.scripted import ReplayEvent, ScriptedModels, saying
 from lamella.server.testing import Object, ServerClient, served
 from lamella.sessions.compactions import COMPACT
 from lamella.settings import read_settings
@@ -46,7 +46,7 @@ async def job_of(app: App, conversation: str) -> Job:
         ([StoreFailed("The disk is full.")], "The disk is full."),
     ],
 )
-async def test_who_asks_is_told_why_and_what_to_do(tmp_path: Path, answer: Sequence[Happening], why: str) -> None:
+async def test_who_asks_is_told_why_and_what_to_do(tmp_path: Path, answer: Sequence[ReplayEvent], why: str) -> None:
     model = Provider()
     async with talking(tmp_path, model, sizes=[1_500] * 5, keep_recent_tokens=1_000) as (app, client, conversation):
         model.then(answer)

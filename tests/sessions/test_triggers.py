@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
-from lamella.cache.economics import Economy, Elsewhere, Rates
+from lamella.cache.economics import CompactionCost, OtherSummariser, Rates
 from lamella.cache.weighing import SILENT, CompactionInput, Due, Gain, Trigger
 from lamella.core.errors import ConfigurationError, LamellaError, ProviderUnreachable
 from lamella.core.models import ModelFacts
@@ -37,7 +37,7 @@ def test_it_is_due_past_the_threshold_and_not_after_it_was_taken_back() -> None:
     assert trigger.due(CompactionInput(9_000, 10_000, undone=True)) is None
 
 
-ECONOMY = Economy(Rates(0.05, 1.25, 5), static=6_000, growth=1_220, calls=40, summary=3_000)
+ECONOMY = CompactionCost(Rates(0.05, 1.25, 5), static=6_000, growth=1_220, calls=40, summary=3_000)
 
 
 def test_a_price_says_when_a_summary_pays_and_the_threshold_still_guards() -> None:
@@ -59,7 +59,7 @@ def test_a_price_says_when_a_summary_pays_and_the_threshold_still_guards() -> No
 
 def test_where_another_model_summarises_its_prices_say_when_it_pays() -> None:
     trigger = Trigger(Threshold(tokens=150_000), 4_000, "pays")
-    cheap = replace(ECONOMY, elsewhere=Elsewhere(0.025, 0.125))
+    cheap = replace(ECONOMY, elsewhere=OtherSummariser(0.025, 0.125))
     assert trigger.due(CompactionInput(38_000, 200_000, economy=ECONOMY)) is None
     due = trigger.due(CompactionInput(38_000, 200_000, economy=cheap))
     assert due is not None
@@ -85,8 +85,8 @@ class Small:
 def test_the_prices_of_the_second_model_are_those_of_its_facts() -> None:
     own = replace(FACTS, price=replace(FACTS.price, input=5, output=25))
     assert elsewhere(None, own) is None
-    assert elsewhere(Small(), own) == Elsewhere(0.1, 0.5)
-    assert elsewhere(Small("cheapest"), own) == Elsewhere(0.1, 0.5, always=False)
+    assert elsewhere(Small(), own) == OtherSummariser(0.1, 0.5)
+    assert elsewhere(Small("cheapest"), own) == OtherSummariser(0.1, 0.5, always=False)
     assert elsewhere(Small(error=ConfigurationError("No key.")), own) is None
 
 

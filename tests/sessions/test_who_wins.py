@@ -9,7 +9,7 @@ import pytest
 
 from lamella.app.app import LOCAL_OWNER
 from lamella.app.core import CoreSettings, build_core, build_services
-from lamella.commands.parse import Typed
+from lamella.commands.parse import TypedCommand
 from lamella.core.clock import SystemClock
 from lamella.core.errors import StoreFailed
 from lamella.core.ids import RandomIds
@@ -38,8 +38,8 @@ async def test_a_session_that_was_left_and_resumed_meanwhile_is_not_compacted(tm
         task = app.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for")
         await asyncio.wait_for(gate.reached.wait(), 10)
         model.then(saying(SUMMARY), saying(SUMMARY))
-        await app.chat.orders.run(LOCAL_OWNER, conversation, Typed("new"))
-        await app.chat.orders.run(LOCAL_OWNER, conversation, Typed("resume", "1"))
+        await app.chat.orders.run(LOCAL_OWNER, conversation, TypedCommand("new"))
+        await app.chat.orders.run(LOCAL_OWNER, conversation, TypedCommand("resume", "1"))
         gate.opened.set()
         assert await task == NotCompacted("another session was opened meanwhile", code="silent")
         view = await app.sessions.view(LOCAL_OWNER, conversation)

@@ -79,7 +79,7 @@ async def test_no_word_of_the_database_or_of_a_library_is_told(database: SqliteB
         with pytest.raises(StoreFailed) as unread:
             await store.files.file_text(ANN, file().id)
     assert (twice.value.message, unread.value.message) == (
-        "What was to be stored contradicts what is stored.",
+        "The data contradicts stored data.",
         f"A stored row is damaged: the text of {file().id}.",
     )
     assert str(twice.value.hint) == "Nothing was changed. The server's log has the cause."

@@ -19,7 +19,7 @@ from sqlalchemy import event
 from lamella.core.errors import NotFound
 from lamella.core.ids import CountingIds
 from lamella.core.messages import Step, StopReason, Text, ToolCall, ToolResult
-from lamella.core.recall import Found, Passage, RecallQuery, Source, Space, Speaker
+from lamella.core.recall import Passage, RecallQuery, RecallResult, Source, Space, Speaker
 from lamella.core.records import Caller
 from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms, terms_of
@@ -95,12 +95,14 @@ async def say(
     assert await index.index_turn(owner, turn.id, [p for p in passages if p.terms], SPACE.model)
 
 
-async def find(index: RecallIndex, query: str, *, owner: Caller = ANN, meaning: bool = True, **more: Any) -> Found:
+async def find(
+    index: RecallIndex, query: str, *, owner: Caller = ANN, meaning: bool = True, **more: Any
+) -> RecallResult:
     [vector] = LEXICAL.vectors([query])
     return await index.search(owner, RecallQuery(query_terms(query), SPACE, vector if meaning else None, **more))
 
 
-def ids(found: Found) -> list[str]:
+def ids(found: RecallResult) -> list[str]:
     return [hit.source.reference for hit in found.hits]
 
 
@@ -152,7 +154,7 @@ async def test_nobody_finds_what_is_somebody_elses(store: Store, index: RecallIn
     assert ids(await find(index, "xylophone")) != []
     foreign = await find(index, "secret xylophone word", owner=BOB)
     assert [hit.source.conversation_id for hit in foreign.hits] == ["conv_2"] * len(foreign.hits)
-    assert (await find(index, "xylophone", owner=BOB, meaning=False)) == Found()
+    assert (await find(index, "xylophone", owner=BOB, meaning=False)) == RecallResult()
     with pytest.raises(NotFound):
         await find(index, "xylophone", owner=BOB, conversation_id="conv_1")
     for reference in ("msg_conv_1_1", "step_conv_1_1"):
@@ -195,7 +197,7 @@ async def test_a_deleted_conversation_leaves_no_word(store: Store, index: Recall
     await store.conversations.delete_conversation(ANN, "conv_1")
     assert {hit.source.conversation_id for hit in (await find(index, "lighthouse")).hits} == {"conv_2"}
     await store.conversations.delete_conversation(ANN, "conv_2")
-    assert await find(index, "lighthouse") == Found()
+    assert await find(index, "lighthouse") == RecallResult()
     assert set(backing.dump()) == {"recall_versions"}
     assert isinstance(backing, SqliteBacking)
     with sqlite3.connect(backing.path) as connection:
@@ -336,7 +338,7 @@ async def test_a_summary_that_is_taken_back_is_not_found(store: Store, index: Re
     assert [one.session_id for one in (await find(index, "zeppelin quagga")).sessions] == [first.id]
     back = session_return("sess_2", first.id, "turn_conv_1_1")
     await store.sessions.return_to_session(ANN, replace(back, forgets_summary=True))
-    assert await find(index, "zeppelin quagga") == Found((), ())
+    assert await find(index, "zeppelin quagga") == RecallResult((), ())
     assert await index.unembedded_summaries(ANN, "conv_1", SPACE.model) == ()
 
 

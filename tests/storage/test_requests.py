@@ -6,7 +6,7 @@ import pytest
 
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import NotFound, StoreFailed
-from lamella.core.records import ConversationChange, RequestEnd, Said
+from lamella.core.records import ConversationChange, RequestEnd, SideResponse
 from lamella.core.tokens import Usage
 from lamella.storage import Store
 
@@ -47,7 +47,7 @@ async def test_a_request_comes_back_as_it_was_sent(begun: Store) -> None:
 
 async def test_an_answer_beside_a_turn_is_kept_with_its_request(begun: Store) -> None:
     await begun.requests.record_request(ANN, new_request(replace(record(), purpose="summary")))
-    said = Said("# Goals\nEine Wärmepumpe.", "end_turn", called=True)
+    said = SideResponse("# Goals\nEine Wärmepumpe.", "end_turn", called=True)
     await begun.requests.end_request(ANN, RequestEnd("req_1", USAGE, 0.25, said=said))
     assert (await begun.requests.request(ANN, "req_1")).said == said
 

@@ -48,11 +48,11 @@ from lamella.core.records import (
     ProviderLimit,
     RequestEnd,
     RunEnd,
-    Said,
+    SideResponse,
     SystemPrompt,
     TurnEnd,
 )
-from lamella.core.sessions import Carried
+from lamella.core.sessions import CarriedSummary
 from lamella.storage import Store
 from lamella.storage.cached import SqlCacheEntries
 from lamella.storage.knowledge.store import KnowledgeStore
@@ -128,7 +128,7 @@ async def _talk(store: Store) -> None:
     await store.requests.record_request(ANN, new_request(longer, "req_1", 2))
     aside = replace(record("req_3", purpose="summary", at=minutes(2)), run_id=None, thinking_effort="high")
     await store.requests.record_request(ANN, replace(new_request(aside), pinned=pinned))
-    said = Said("A summary.", "end_turn")
+    said = SideResponse("A summary.", "end_turn")
     await store.requests.end_request(ANN, RequestEnd("req_3", replace(USAGE, estimated=True), 0.5, said=said))
     diagnosis = Diagnosis("msg_0", CacheVerdict.CHANGED, "tools_changed", 12)
     ended = RequestEnd("req_1", USAGE, 0.25, "request-id", None, 2, "answer-1", diagnosis)
@@ -148,7 +148,7 @@ async def _sessions(store: Store) -> None:
     await store.turns.finish_turn(ANN, turn_end("turn_2", [step("step_3")]))
     [first] = await store.sessions.sessions(ANN, "conv_1")
     opened = session_step(first.id, "sess_b", "turn_1", summary="It was short.", at=minutes(5))
-    carried = (Carried(first.id, (0, 2)), Carried("sess_0"))
+    carried = (CarriedSummary(first.id, (0, 2)), CarriedSummary("sess_0"))
     opened = replace(opened, session=replace(opened.session, carries=carried), then="recall", tools=())
     await store.sessions.next_session(ANN, opened)
     await store.sessions.return_to_session(ANN, session_return("sess_b", first.id, "turn_1"))

@@ -18,7 +18,7 @@ from lamella.core.messages import StopReason, ToolCall
 from lamella.core.packets import decode_packet
 from lamella.core.prompt import ToolSpec, WireRequest
 from lamella.core.tokens import Usage
-from lamella.llm.scripted import Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import ReplayEvent, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
@@ -54,7 +54,7 @@ class Look:
 
 @asynccontextmanager
 async def talking(
-    folder: Path, *steps: list[Happening], **settings: Any
+    folder: Path, *steps: list[ReplayEvent], **settings: Any
 ) -> AsyncIterator[tuple[App, ServerClient, ScriptedModel, Look]]:
     model, look = ScriptedModel(steps), Look()
     opened = read_settings(data=folder, **{"max_output": MOST, **settings})
@@ -173,7 +173,7 @@ THOUGHT: Object = {"type": "reasoning.delta", "text": "Hm.", "block_index": 0}
         ),
     ],
 )
-async def test_the_packets_of_a_turn(tmp_path: Path, steps: list[list[Happening]], packets: list[Object]) -> None:
+async def test_the_packets_of_a_turn(tmp_path: Path, steps: list[list[ReplayEvent]], packets: list[Object]) -> None:
     async with talking(tmp_path, *steps) as (app, client, model, _):
         seen = await client.send(await client.conversation(), "Go")
         assert told(seen) == packets
@@ -201,7 +201,7 @@ async def test_a_model_that_refuses_for_nothing_is_asked_the_same_again(tmp_path
     assert model.requests[0] == model.requests[1]
 
 
-def cut_call(id: str, arguments: str = '{"where": "in the', *before: Happening) -> list[Happening]:
+def cut_call(id: str, arguments: str = '{"where": "in the', *before: ReplayEvent) -> list[ReplayEvent]:
     return [
         *before,
         deltas.ToolCallOpened(5, id, "look"),
@@ -249,8 +249,8 @@ async def test_a_call_that_was_cut_off_does_not_run_and_the_model_goes_on(tmp_pa
 
 
 async def test_a_whole_call_before_the_cut_runs(tmp_path: Path) -> None:
-    whole: list[Happening] = [deltas.ToolCallOpened(1, "c0", "look"), deltas.ToolArgsDelta(1, "{}")]
-    bare: list[Happening] = [deltas.ToolCallOpened(2, "c1", "look")]
+    whole: list[ReplayEvent] = [deltas.ToolCallOpened(1, "c0", "look"), deltas.ToolArgsDelta(1, "{}")]
+    bare: list[ReplayEvent] = [deltas.ToolCallOpened(2, "c1", "look")]
     async with talking(tmp_path, cut_call("c2", "{", *whole, *bare), saying("I see.")) as (_, client, model, look):
         await client.send(await client.conversation(), "Go")
     assert look.seen == ["c0", "c1"]
@@ -258,7 +258,7 @@ async def test_a_whole_call_before_the_cut_runs(tmp_path: Path) -> None:
 
 
 async def test_calls_that_never_fit_end_the_turn(tmp_path: Path) -> None:
-    said: list[Happening] = [deltas.TextDelta(0, "Let me look.")]
+    said: list[ReplayEvent] = [deltas.TextDelta(0, "Let me look.")]
     async with talking(tmp_path, cut_call("c1", "{", *said), cut_call("c2"), saying("Never.")) as (
         app,
         client,
@@ -281,7 +281,7 @@ async def test_calls_that_never_fit_end_the_turn(tmp_path: Path) -> None:
 
 
 async def test_calls_of_a_refused_answer_do_not_run(tmp_path: Path) -> None:
-    call: list[Happening] = [deltas.TextDelta(0, "I will."), deltas.ToolCallOpened(1, "c1", "look"), BILLED, REFUSED]
+    call: list[ReplayEvent] = [deltas.TextDelta(0, "I will."), deltas.ToolCallOpened(1, "c1", "look"), BILLED, REFUSED]
     async with talking(tmp_path, call) as (_, client, _, look):
         packets = await client.send(await client.conversation(), "Go")
     assert told(packets)[-4:] == [
@@ -302,14 +302,15 @@ async def test_a_model_that_calls_to_the_last_step_is_told_of(tmp_path: Path) ->
             "type": "answer.partial",
             "reason": "step_limit",
             "message": "scripted called tools to the last step that a turn may have, and gave no answer.",
-            "hint": "Ask it to go on: what was found is kept. LAMELLA_STEP_LIMIT lets a turn have more steps.",
+            "hint": "Ask it to continue: earlier results are kept. "
+            "LAMELLA_STEP_LIMIT sets the number of steps per turn.",
         },
         *end("end_turn"),
     ]
 
 
 async def test_what_the_model_is_shown_of_an_answer_that_is_not_whole(tmp_path: Path) -> None:
-    half: list[Happening] = [deltas.TextDelta(0, "Half a sent"), BILLED, LIMIT]
+    half: list[ReplayEvent] = [deltas.TextDelta(0, "Half a sent"), BILLED, LIMIT]
     async with talking(tmp_path, half, saying("ence.")) as (app, client, model, _):
         conversation = await client.conversation()
         packets = await client.send(conversation, "Go")
@@ -323,7 +324,7 @@ async def test_what_the_model_is_shown_of_an_answer_that_is_not_whole(tmp_path: 
 
 async def test_recovery_builds_the_same_steps(tmp_path: Path) -> None:
     """An attempt that came to nothing is no step, in the rows as in what the journal tells."""
-    nothing: list[Happening] = [deltas.ReasoningDelta(0, "Hm."), BILLED, ENDED]
+    nothing: list[ReplayEvent] = [deltas.ReasoningDelta(0, "Hm."), BILLED, ENDED]
     async with talking(tmp_path, nothing, cut_call("c1"), saying("Here.")) as (app, client, _, _):
         packets = await client.send(await client.conversation(), "Go")
         turn_id = str(packets[0]["turn_id"])

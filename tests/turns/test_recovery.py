@@ -25,7 +25,7 @@ from lamella.core.packets import (
 )
 from lamella.core.prompt import ToolSpec
 from lamella.core.tokens import Usage
-from lamella.llm.scripted import FACTS, Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import FACTS, ReplayEvent, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Object, served
 from lamella.settings import read_settings
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
@@ -134,7 +134,7 @@ async def test_writes_keep_the_life_that_they_were_billed_for(tmp_path: Path) ->
 
 async def test_a_run_that_failed_before_the_process_died_keeps_its_own_bill(tmp_path: Path) -> None:
     told = Usage(input=70, cache_write_1h=50, output=2)
-    broken_off: list[Happening] = [
+    broken_off: list[ReplayEvent] = [
         deltas.TextDelta(0, "Half"),
         deltas.UsageReported(told),
         ProviderStreamBroken("It broke."),

@@ -18,7 +18,7 @@ from lamella.core.clock import SystemClock
 from lamella.core.decisions import Decision
 from lamella.core.errors import NotFound
 from lamella.core.ids import CountingIds
-from lamella.core.records import LEAVE, AgentAndProject, Caller, Choices, Conversation, Leave
+from lamella.core.records import UNCHANGED, AgentAndProject, Caller, Choices, Conversation, Unchanged
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.storage.store import open_store
 from lamella.tooling.tool import Registry
@@ -43,8 +43,8 @@ class Vanishing:
         return AgentAndProject()
 
 
-@pytest.mark.parametrize(("named", "begins"), [(LEAVE, True), ("agent_1", False)])
-async def test_an_agent_that_goes_while_a_turn_begins(tmp_path: Path, named: str | Leave, begins: bool) -> None:
+@pytest.mark.parametrize(("named", "begins"), [(UNCHANGED, True), ("agent_1", False)])
+async def test_an_agent_that_goes_while_a_turn_begins(tmp_path: Path, named: str | Unchanged, begins: bool) -> None:
     async with await open_store(tmp_path / "lamella.db") as store:
         services = build_services(store, Registry(SHIPPED_TOOLS), SystemClock(), CountingIds())
         core = build_core(
@@ -116,7 +116,7 @@ def test_the_first_segment_that_changes_with_an_agent(
         (PLAN, replace(PLAN, revision=2), "", "the project “Plan” was edited: this is revision 2"),
         (PLAN, replace(PLAN, id="proj_2", name="Other"), "", "the project was changed to “Other”"),
         (PLAN, None, "", "the project proj_1 is not used any more"),
-        (PLAN, None, "project", "the project proj_1 was deleted; the conversation goes on without it"),
+        (PLAN, None, "project", "the project proj_1 was deleted; the conversation continues without it"),
     ],
 )
 def test_every_change_says_why(before: Project | None, now: Project | None, deleted: str, why: str) -> None:

@@ -64,7 +64,7 @@ export const useSetUp = () =>
 
 export const useCreateKey = () =>
   useChange(accessKeys.keys, async (value: { name: string }) =>
-    json<IssuedKey>('/keys', body('POST', required(value, 'name', 'The key has no name.', 'Say what it is for.'))),
+    json<IssuedKey>('/keys', body('POST', required(value, 'name', 'The key has no name.', 'Enter a name.'))),
   )
 
 export const useRevokeKey = () =>

@@ -23,7 +23,7 @@ const turn = (id: string, started_at: string) => ({ id, started_at }) as ShownTu
 function session(number: number, begins_after: string | null, changes: Partial<Session> = {}): Session {
   const rest = { current: false, parent_id: null, opened_at: '', opened_by: 'new' as const, closed_at: null, closed_by: null, why: '', summary: null }
   const figures = { summary_tokens: 0, messages: 0, numbers: {}, check: {}, usage: {} }
-  return { id: `sess_${number}`, object: 'session', inherits: false, carries: null, conversation_id: 'conv_1', number, begins_after, ...rest, ...figures, ...changes }
+  return { id: `sess_${number}`, object: 'session', inherits_summary: false, carried_summaries: null, conversation_id: 'conv_1', number, begins_after, ...rest, ...figures, ...changes }
 }
 
 describe('typing a slash', () => {

@@ -187,6 +187,6 @@ export function progressOf(document: KnowledgeDocument): string {
     case 'ready':
       return document.passages === 1 ? 'ready, 1 passage' : `ready, ${document.passages} passages`
     case 'failed':
-      return document.found_version === null ? 'could not be read' : 'the new version could not be read; the one before is found'
+      return document.searchable_version === null ? 'could not be read' : 'the new version could not be read; the one before is found'
   }
 }

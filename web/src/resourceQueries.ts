@@ -40,7 +40,7 @@ interface AgentChange {
 /** Saves an agent, then binds its bases. Where the second fails, saving again changes the agent that is there by then. */
 export async function saveAgent(there: { current: string | null }, { value, bases }: AgentChange) {
   required(value, 'name', 'The agent has no name.', 'Give it one: you choose it by that name.')
-  required(value, 'prompt', 'The agent has no prompt.', 'Write what it shall do.')
+  required(value, 'prompt', 'The agent has no prompt.', 'Write what it should do.')
   const saved = await (there.current === null ? resources.addAgent(value) : resources.changeAgent(there.current, value))
   there.current = saved.id
   if (bases !== null) await bind({ kind: 'agents', id: saved.id }, bases)

@@ -151,7 +151,7 @@ function apply(view: TurnView, packet: Packet): TurnView {
     case 'run.started':
       return onRun(view, packet.model_index, (run) => ({ ...run, id: packet.run_id, model: packet.model }))
     case 'model.fallback': {
-      const why = `${packet.asked} failed, so ${packet.model} answers: ${packet.error.message}`
+      const why = `${packet.requested_model} failed, so ${packet.model} answers: ${packet.error.message}`
       const told = { ...view, degraded: [...view.degraded, { subject: 'model', why }] }
       return onRun(told, packet.model_index, (run) => ({ ...run, model: packet.model }))
     }

@@ -40,8 +40,9 @@ MOST_OFF, LEAST_OFF = 2.5, 0.5
 """How many times a model's usual factor a provider may count for a local token: more is no matter of counting."""
 
 NEXT_TRY, NEXT_UNSURE = 0.75, 1 / MOST_OFF
-"""The share of a refused window that is tried next if the provider did not say how much it takes: on a line that was
-billed, and on one that may be counted quite otherwise."""
+"""The share of a refused window that is tried next if the provider did not say how much it accepts: for a conversation
+with a bill, and for one whose count may be far off.
+"""
 
 SLACK = 0.95
 """How much of a limit is used that follows from a proportion."""
@@ -59,8 +60,8 @@ class RefusedWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """What a refusal taught: a new `factor` of the calibration, a `limit` in tokens, or both; and why."""
+class CalibrationUpdate:
+    """The result of a refusal: a new `factor` of the calibration, a `limit` in tokens, or both, and the reason."""
 
     factor: float | None
     limit: int | None
@@ -73,12 +74,12 @@ class Lesson:
 
 
 def bounded(factor: float, facts: ModelFacts) -> float:
-    """A factor of a calibration, within what a tokenizer may differ from the model's usual factor."""
+    """A calibration factor, bounded by how much tokenizers differ from the model's usual factor."""
     return min(max(factor, facts.token_factor * LEAST_OFF), facts.token_factor * MOST_OFF)
 
 
-def lesson(refusal: ProviderContextOverflow, window: RefusedWindow, facts: ModelFacts) -> Lesson:
-    """What to believe after this refusal."""
+def lesson(refusal: ProviderContextOverflow, window: RefusedWindow, facts: ModelFacts) -> CalibrationUpdate:
+    """The calibration update for this refusal."""
     counted, said = refusal.counted, refusal.limit
     why = f"{facts.name} refused a request of about {window.estimate} tokens as too large"
     factor = None
@@ -88,23 +89,23 @@ def lesson(refusal: ProviderContextOverflow, window: RefusedWindow, facts: Model
             factor = exact
             why = f"{facts.name} counts {counted} tokens in a request of about {window.estimate}, which is too large"
     if factor is None and counted is not None and said is not None and said < counted:
-        return Lesson(None, int(window.estimate * said / counted * SLACK), why)  # its tokens are not ours
+        return CalibrationUpdate(None, int(window.estimate * said / counted * SLACK), why)  # its tokens are not ours
     if said is not None and said < window.budget and (factor is not None or said < window.estimate):
-        return Lesson(factor, said, why)
+        return CalibrationUpdate(factor, said, why)
     if factor is not None and counted is not None and counted > window.budget:
-        return Lesson(factor, None, why)
+        return CalibrationUpdate(factor, None, why)
     sure = factor is not None or window.billed
     tokens = counted if factor is not None and counted is not None else window.estimate
-    return Lesson(factor, int(min(tokens, window.budget) * (NEXT_TRY if sure else NEXT_UNSURE)), why)
+    return CalibrationUpdate(factor, int(min(tokens, window.budget) * (NEXT_TRY if sure else NEXT_UNSURE)), why)
 
 
 def believed(tokens: int, account: str, model: str, now: datetime) -> ProviderLimit:
-    """The limit as it is stored."""
+    """The limit as a stored record."""
     return ProviderLimit(account, model, tokens, now + BELIEVED)
 
 
 NEAR = 0.9
-"""The share of the budget from which an estimate is not trusted alone."""
+"""The share of the budget above which the provider is asked to count."""
 
 COUNT_SECONDS = 5.0
 """The most that a request waits for its count."""
@@ -113,10 +114,10 @@ DEVIATION = 0.01
 """By how much of the estimate a count may differ without being worth a decision."""
 
 GROWTH = 0.02
-"""By how much of itself a window has to differ from the one that was counted to be counted again."""
+"""The relative growth of a window after which it is counted again."""
 
 MOST_FACTOR = 8.0
-"""What a provider may count for a local token: a figure that would mean more is about something else."""
+"""The largest plausible number of provider's tokens per local token; a higher figure is an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,8 @@ class Counted:
     tokens: int
 
     def factor(self, budget: int) -> float:
-        """What the provider counts for a local token. A window that it finds within the budget stays as it is: the
-        margin that an estimate needs is not asked of a count.
+        """The provider's tokens per local token. A window that the provider counts as within the budget stays
+        unchanged: the margin applies to estimates only.
         """
         exact = self.tokens / self.local
         if self.tokens <= budget:
@@ -136,38 +137,40 @@ class Counted:
         return math.floor(exact * 10_000) / 10_000
 
     def corrects(self, estimate: int) -> bool:
-        """Whether the estimate was wrong by more than what is not worth a decision."""
+        """Whether the estimate was wrong by enough for a decision."""
         return abs(self.tokens - estimate) > estimate * DEVIATION
 
     def covers(self, local: int) -> bool:
-        """Whether a window of `local` tokens is, but for a little, the one that was counted."""
+        """Whether a window of `local` tokens is almost the one that was counted."""
         return abs(local - self.local) <= self.local * GROWTH
 
     def decision(self, model: str, before: float, budget: int) -> Decision:
-        """What was learnt; it holds until the next bill."""
+        """The decision that stores the factor until the next bill."""
         why = f"{model} counts {self.tokens} tokens in a request of {self.local} local tokens"
         numbers = {"local": self.local, "counted": self.tokens, "before": before, "budget": budget}
         return Decision(DecisionKind.CALIBRATION, model, f"{self.factor(budget):.4f}", "engine", why, numbers)
 
 
 def billed_factor(tokens: int, local: int, facts: ModelFacts) -> float:
-    """What a provider counts for a local token, by its bill for a window of `local` tokens. It is within what
-    tokenizers differ, since some servers count wrongly: no odd bill makes a conversation look too large for ever."""
+    """The provider's tokens per local token, by its bill for `local` tokens. It is bounded by how much tokenizers
+    differ, because some servers count wrongly; otherwise one odd bill would make a conversation look too large forever.
+    """
     return bounded(tokens / local, facts)
 
 
 def is_near(report: Report, margin: float = 0.0) -> bool:
-    """Whether the estimate of a window is so near to its budget that the provider is asked: in any case near its end,
-    and earlier if the estimate may be too low by this margin."""
+    """Whether a window is so near to its budget that the provider is asked to count: always near the limit, and earlier
+    if the estimate may be too low by this margin.
+    """
     return report.estimate * max(1 + margin, 1 / NEAR) >= report.budget
 
 
 async def margin_of(assembled: Assembled, billed_local: int) -> float:
-    """The share that the estimate of a window may be too low.
+    """The share by which the estimate of a window may be too low.
 
-    It depends on the script of what was not billed yet: tokenizers agree about English within a quarter, about Chinese
-    or Hindi they differ by a factor. All of a window was not billed on a new line (`billed_local` 0), else what the
-    running turn holds.
+    It depends on the script of the unbilled text: tokenizers agree on English within a quarter, on Chinese or Hindi
+    they differ by a factor. Without any bill (`billed_local` 0) the whole window is unbilled, else only the running
+    turn.
     """
     report = assembled.report
     if report.estimate * MOST_OFF < report.budget or not report.local:
@@ -188,7 +191,7 @@ def _margin_by_script(assembled: Assembled, billed_local: int) -> float:
 
 
 def _texts(segment: Segment) -> Iterator[str]:
-    """What of a segment a tokenizer reads."""
+    """The texts of a segment that a tokenizer reads."""
     for message in segment.messages:
         for part in message.parts:
             match part:
@@ -201,7 +204,7 @@ def _texts(segment: Segment) -> Iterator[str]:
 
 
 async def count(model: ChatModel, request: WireRequest, local: int, seconds: float = COUNT_SECONDS) -> Counted | None:
-    """Ask the provider, once and for so many seconds at most; None: the estimate has to do, and the log says why."""
+    """Ask the provider for its count, once, for `seconds` at most. Returns None on failure, which is logged."""
     name = model.facts.name
     try:
         async with asyncio.timeout(seconds):
@@ -220,6 +223,6 @@ async def count(model: ChatModel, request: WireRequest, local: int, seconds: flo
 
 
 def with_count(prepared: Prepared, counted: Counted) -> Prepared:
-    """The request with its count in place of the estimate."""
+    """The request with the provider's count instead of the estimate."""
     report = replace(prepared.assembled.report, estimate=counted.tokens)
     return replace(prepared, assembled=replace(prepared.assembled, report=report))

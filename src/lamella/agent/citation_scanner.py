@@ -16,7 +16,7 @@ LONGEST_STATEMENT = 600
 
 _OPENING = re.compile(r"[\[【［`~$\\]")
 _PLAIN = re.compile(r"\[\d{1,5}(?:, ?\d{1,5}){0,27}\](?=[^\](:])")
-"""The citation that nearly all are, with what follows it; never longer than a candidate."""
+"""The usual form of a citation with its next character; never longer than a candidate."""
 _COMMA, _DASH = ",，、", "‐‑‒–—−~～〜－-"
 _NO_BRACKET = r"[^\[\]【】［］\n]"
 _CANDIDATE = re.compile(rf"[\[【［][\s\d{_COMMA}{_DASH}]{{0,200}}(?:†{_NO_BRACKET}{{0,200}})?[\]】］]?")
@@ -27,7 +27,7 @@ _NUMBERS = re.compile(rf"\[(?:{_LIST})\]|【(?:{_LIST})】|［(?:{_LIST})］")
 _RUN = re.compile(r"`+|~+|\$+")
 _RUN_OR_BLANK_LINE = re.compile(r"`+|\n[ \t]*\n")
 _MATHS = re.compile(r"\\[^\n]|\$+|\n[ \t]*\n")
-"""What may end maths, and what is no end of it: escaped characters."""
+"""What may end maths, and escaped characters, which do not."""
 _INLINE = re.compile(r"(?:\\[^\n]|[^\\$`\n])*")
 _AMOUNT = re.compile(r"\$\d")
 _FORMULA = re.compile(r"[\\^_={}<>]")
@@ -38,7 +38,7 @@ LONGEST_INLINE = 300
 """Characters of maths between single dollars: further on a dollar is another one's."""
 
 KEPT = 4 * LONGEST_STATEMENT
-"""Characters that may lie behind before lines are forgotten."""
+"""Number of characters kept before old lines are dropped."""
 
 
 class Item(NamedTuple):
@@ -51,7 +51,7 @@ class Item(NamedTuple):
 
 
 class FoundCitation(NamedTuple):
-    """Characters `start` to `end` of a text cite the documents of `items` for what stands `before` them."""
+    """Characters `start` to `end` of a text cite the documents of `items`, for the statement `before` them."""
 
     start: int
     end: int
@@ -60,11 +60,11 @@ class FoundCitation(NamedTuple):
 
 
 class CitationScanner:
-    """Scans one text block as it arrives. What can't be decided yet waits for more of the text.
+    r"""Scans one text block as it arrives. Undecided text waits for more.
 
-    Code spans and fences, maths (`$…$`, `$$…$$`, `\\(…\\)`, `\\[…\\]`), links (`[1](…)`, `[[1]](…)`, `[text][1]`) and
-    definitions (`[1]: …`) hold no citations. As in CommonMark, backticks that nothing closes before the paragraph ends
-    are just backticks; so are the marks of maths. A dollar before an amount begins none, unless a formula follows.
+    Code spans and fences, maths (`$…$`, `$$…$$`, `\(…\)`, `\[…\]`), links (`[1](…)`, `[[1]](…)`, `[text][1]`) and
+    definitions (`[1]: …`) have no citations. As in CommonMark, backticks that are not closed in their paragraph are
+    plain text, and so are marks of maths. A dollar before an amount opens none, unless a formula follows.
     """
 
     def __init__(self) -> None:
@@ -72,20 +72,20 @@ class CitationScanner:
         self._dropped = 0
         """Characters in front of `_text` that are forgotten."""
         self._behind: list[str] = []
-        """Pieces behind `_text` that open nothing; they are joined to it when something does."""
+        """Pieces after `_text` that open nothing; they are joined to it when something does."""
         self._length = 0
         """Characters of `_text` and `_behind`."""
         self._at = 0
         self._looked = 0
-        """Up to where the end of what begins at `_at` was looked for."""
+        """How far the end of the span that begins at `_at` was searched for."""
         self._run: re.Match[str] | None = None
         """The run of equal characters that begins at `_at`, once something else follows it."""
         self._ran = 0
-        """Up to where that run was followed while nothing else had come."""
+        """How far that run was followed so far."""
         self._unclosed: dict[str, int] = {}
-        """By the mark that closes maths, up to where none is."""
+        """For each closing mark of maths: up to where none was found."""
         self._cited = 0
-        """Where in the whole text the last citation ends: another one may follow it directly."""
+        """Where the last citation in the whole text ends; another may follow directly."""
 
     def feed(self, piece: str) -> Iterator[FoundCitation]:
         """The citations that `piece` completes."""
@@ -133,7 +133,7 @@ class CitationScanner:
             self._forget()
 
     def _forget(self) -> None:
-        """Drop the lines that nothing looks back at, where nothing waits: a long answer costs no more by the end."""
+        """Drop lines that are no longer needed, so that a long answer does not become slower."""
         cut = self._text.rfind("\n", 0, self._at - LONGEST_STATEMENT) + 1
         self._text, self._dropped = self._text[cut:], self._dropped + cut
         self._at = self._looked = self._length = len(self._text)
@@ -141,7 +141,9 @@ class CitationScanner:
         self._unclosed.clear()
 
     def _behind_mark(self, mark: str, *, final: bool) -> int | None:
-        """Where code or maths ends that begins with this mark, or the mark if none does; None while that is open."""
+        """The end of the code or maths that begins with this mark, or of the mark if there is none; None while
+        undecided.
+        """
         match mark:
             case "$":
                 return self._behind_dollars(final=final)
@@ -151,7 +153,7 @@ class CitationScanner:
                 return self._behind_code(final=final)
 
     def _found(self, start: int, end: int) -> FoundCitation:
-        """The citation at these characters of `_text`; what stands after a dagger is no number."""
+        """The citation at these characters of `_text`. Text after a dagger is not a number."""
         before = self._text[max(0, start - LONGEST_STATEMENT) : start]
         dagger = self._text.find("†", start, end)
         items = _ITEM.finditer(self._text, start + 1, dagger if dagger >= 0 else end)
@@ -185,7 +187,7 @@ class CitationScanner:
         return True
 
     def _behind_code(self, *, final: bool) -> int | None:
-        """Where the code ends that begins here, or the run of characters if none does; None while that is open."""
+        """The end of the code that begins here, or of the run of characters if there is none; None while undecided."""
         run = self._whole_run(final=final)
         if run is None:
             return None
@@ -198,7 +200,7 @@ class CitationScanner:
         return run.end() if self._text[run.start()] == "~" else self._behind_span(run, final=final)
 
     def _whole_run(self, *, final: bool) -> re.Match[str] | None:
-        """The run that begins here; None while more of it may come. No character is looked at for each piece again."""
+        """The run that begins here; None while it may continue. Each character is examined once."""
         if self._run is not None and self._run.start() == self._at:
             return self._run
         begin = max(self._ran, self._at)
@@ -211,7 +213,7 @@ class CitationScanner:
         return self._run
 
     def _behind_backslash(self, *, final: bool) -> int | None:
-        """Where the maths ends that begins here, or what is escaped; None while that is open."""
+        """The end of the maths that begins here, or of the escaped character; None while undecided."""
         opening = self._text[self._at : self._at + 2]
         if len(opening) < 2:
             return self._length if final else None
@@ -222,7 +224,7 @@ class CitationScanner:
         return self._at + (2 if opening in ("\\\\", "\\$") else 1)
 
     def _behind_dollars(self, *, final: bool) -> int | None:
-        """Where the maths ends that begins here, or the run of dollars if none does; None while that is open."""
+        """The end of the maths that begins here, or of the run of dollars if there is none; None while undecided."""
         run = self._whole_run(final=final)
         if run is None:
             return None
@@ -235,10 +237,10 @@ class CitationScanner:
                 return run.end()
 
     def _behind_inline(self, *, final: bool) -> int | None:
-        """Inline maths stands between single dollars on a line, with no space inside of them and no word outside.
+        """Inline maths is between single dollars on one line, without inner spaces at the dollars or words outside.
 
-        So the next dollar decides: in “$5 and $6” it closes none. Scripts without capitals are written without a space
-        before a formula, as in “公式$x$是”: there it may touch a word.
+        So the next dollar decides: in “$5 and $6” it closes nothing. Scripts without capitals have no space before a
+        formula, as in “公式$x$是”; there it may touch a word.
         """
         text, start = self._text, self._at
         if _is_of_word(text[start - 1 : start]) or text[start + 1 : start + 2].isspace():
@@ -258,7 +260,7 @@ class CitationScanner:
         return end + 1
 
     def _behind_maths(self, closing: str, begin: int, *, final: bool) -> int | None:
-        """Where maths ends that is closed in its paragraph, or `begin` if nothing closes it."""
+        """The end of maths that is closed in its paragraph, or `begin` if it is not."""
         if begin <= self._unclosed.get(closing, 0):
             return begin
         text = self._text
@@ -286,7 +288,7 @@ class CitationScanner:
         return None
 
     def _open_line(self, begin: int) -> int:
-        """Where the line begins that may still turn out to be blank; else the end of the text."""
+        """The beginning of a line that may still turn out to be blank; else the end of the text."""
         line_end = _LINE_END.search(self._text, begin)
         return line_end.start() if line_end else len(self._text)
 
@@ -315,9 +317,9 @@ class CitationScanner:
 
 
 def _is_prose(closing: str, inside: str) -> bool:
-    """Whether escaped brackets hold words, as in “Dear \\[Your Name\\]”: no sign of a formula, but more than letters.
+    r"""Whether escaped brackets hold prose, as in “Dear \[Your Name\]”: letters but no sign of a formula.
 
-    Between round ones stand names such as “ABCD” and numbers; alone on a line these are hardly a formula.
+    Round brackets may hold names such as “ABCD” and numbers; alone on a line these are hardly a formula.
     """
     if _FORMULA.search(inside) or any(character == "*" or category(character) == "Sm" for character in inside):
         return False
@@ -340,7 +342,7 @@ def _end_of_fence(run: str) -> re.Pattern[str]:
 
 
 def _end_of_inline(text: str, begin: int) -> int:
-    """Where the next dollar stands, or what ends inline maths before one."""
+    """The next dollar, or the character that ends inline maths before one."""
     match = _INLINE.match(text, begin)
     assert match is not None
     return match.end()

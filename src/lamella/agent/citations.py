@@ -1,9 +1,9 @@
-"""Turns `[n]` in a streamed answer into citations of the documents that there are.
+"""Turns `[n]` in a streamed answer into citations of existing documents.
 
-Of a list the numbers that no document has stay text: `[1, 99]` cites 1 alone, at its own digits. A range is cited where
-both of its ends are documents. A list that is mostly other numbers, or counts from 0, is an array and no citation.
+In a list, numbers without a document stay text: `[1, 99]` cites only 1, at its digits. A range is a citation if both
+ends are documents. A list of mostly other numbers, or one that counts from 0, is an array and no citation.
 
-A citation opens the place in the document that its statement comes from: the sentence that holds it word for word, or
+A citation opens the place in the document that supports its statement: the sentence that contains it word for word, or
 the one with most of its rare words.
 """
 
@@ -21,7 +21,7 @@ from math import log
 from lamella.agent.citation_scanner import LONGEST_STATEMENT, CitationScanner, FoundCitation, Item
 from lamella.core.messages import Attachment
 from lamella.core.packets import CitationPacket, SourcePacket
-from lamella.core.words import WORD, words_of
+from lamella.core.word_split import WORD, words_of
 
 _CLOSING = r"\"”'’»)」』"
 _SENTENCE_END = re.compile(rf"(?<=[.!?…])[\s{_CLOSING}]+|(?<=[.!?…][{_CLOSING}])\s+|(?<=[。！？])[\s{_CLOSING}]*|\n+")
@@ -29,7 +29,7 @@ _TEXT_SENTENCE_END = re.compile(rf"[.!?…][{_CLOSING}]*\s+|[。！？][\s{_CLOS
 _CITATIONS = re.compile(r"(?:\s*[\[【［][\d\s,，、‐-—−~～〜－-]+(?:†[^\[\]【】［］\n]*)?[\]】］])+\s*$")
 _EDGES = " \t\n\"“”'’«»「」『』*_>-–—#.,;:!?…。！？"
 LONG_TEXT = 200
-"""Sentences from which words that stand in every fifth of them are passed over."""
+"""Number of sentences from which on words are ignored that occur in every fifth of them."""
 
 IN_THREAD_FROM = 100_000
 """Characters from which a document is indexed in a thread, so that packets of other turns go on."""
@@ -40,7 +40,7 @@ ENOUGH = 0.34
 
 @dataclass(frozen=True, slots=True)
 class CitedPassage:
-    """Characters `start` to `end` of a document's text; `page` counts from 1 where the text has pages."""
+    """Characters `start` to `end` of a document's text; `page` counts from 1 if the text has pages."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ class CitedPassage:
 
 
 def statement_before(text: str) -> str:
-    """The sentence that ends where a citation begins, other citations left out."""
+    """The sentence before a citation, without other citations."""
     text = _CITATIONS.sub("", text[-LONGEST_STATEMENT:]).rstrip(_EDGES)
     return _SENTENCE_END.split(text)[-1].strip(_EDGES)
 
@@ -83,7 +83,7 @@ class _Index:
         self._folded = f" {' '.join(words)} "
 
     def literal(self, words: Sequence[str]) -> tuple[int, int] | None:
-        """Where these words stand in this order, whatever stands between them."""
+        """Where these words occur in this order, with other words between them."""
         found = self._folded.find(f" {' '.join(words)} ")
         if found < 0:
             return None
@@ -106,7 +106,7 @@ class _Index:
         return self._spans[sentence] if score / total >= ENOUGH else None
 
     def _tells(self, word: str) -> bool:
-        """Whether a word tells where it stands: in a long text, one that not every few sentences have."""
+        """Whether a word is specific: in a long text, one that few sentences have."""
         count = len(self._spans)
         return count < LONG_TEXT or len(self._holders.get(word, ())) * 5 < count
 
@@ -149,7 +149,7 @@ LONGEST_RANGE = 100
 
 
 class CitationWatch:
-    """Turns what the scanners find into packets, for the documents that there are."""
+    """Turns citations that the scanners find into packets, for the existing documents."""
 
     def __init__(self, attachments: Iterable[Attachment]) -> None:
         self._documents: dict[int, Attachment] = {}
@@ -193,7 +193,7 @@ class CitationWatch:
         return [packet for made in packets.values() for packet in made]
 
     def _of(self, item: Item) -> Sequence[int]:
-        """The documents that an item cites; none where it names one that is not there."""
+        """The documents that an item cites; empty if one of them does not exist."""
         first, last = item.first, item.last
         is_known = first in self._documents and last in self._documents
         if not is_known or not 0 <= last - first <= LONGEST_RANGE:

@@ -1,7 +1,7 @@
-"""The state container accumulates what a run produced; what is saved is read from it.
+"""The state container accumulates the output of a run; what is saved is read from it.
 
-An answer may be empty or partial: `nothing_of`, `partial_of` and `no_room_for_calls` say what to tell, and whether the
-model is asked again.
+An answer may be empty or partial: `nothing_of`, `partial_of` and `no_room_for_calls` give the message, and say whether
+to ask again.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class StepBirth:
-    """What is known of a step before its first delta.
+    """Facts about a step before its first delta.
 
-    `estimate` is what its request is thought to be billed as input, `factor` what the provider counts for a local
-    token, `made_from` the knowledge bases of which something is in the window.
+    `estimate` is the expected billed input, `factor` the provider's tokens per local token, `made_from` the knowledge
+    bases with content in the window.
     """
 
     id: str
@@ -57,8 +57,8 @@ class StepBirth:
 
 
 class OpenStep:
-    """A step while it streams; `drained` once its stream has come to its end. `taken` are the ids of all calls that
-    there are: the step adds its own.
+    """A step while it streams; `drained` after its stream ended. `taken` are the ids of all existing calls; the step
+    adds its own.
     """
 
     def __init__(self, birth: StepBirth, taken: set[str]) -> None:
@@ -68,7 +68,7 @@ class OpenStep:
         self.began = False
         self.drained = False
         self.is_billed = False
-        """Whether the provider has told its usage since the last piece of the answer."""
+        """Whether usage was reported since the last part of the answer."""
         self.provider_request_id: str | None = None
         self.stop_reason: StopReason | None = None
         self.why = ""
@@ -82,7 +82,7 @@ class OpenStep:
         self._blocks: dict[int, _Block] = {}
 
     def feed(self, delta: Delta) -> None:
-        """Add what arrived."""
+        """Add a delta."""
         if isinstance(delta, _CONTENT):
             self.is_billed = False
         match delta:
@@ -114,7 +114,7 @@ class OpenStep:
                 self.stop_reason, self.why = stop_reason, why
 
     def end(self, usage: Usage, cost: float, error: Mapping[str, str | None] | None = None) -> RequestEnd:
-        """What became of the request: what the provider said of it, with its bill."""
+        """The end of the request: its bill, and the provider's other reports."""
         return RequestEnd(
             self.birth.request_id,
             usage,
@@ -133,23 +133,23 @@ class OpenStep:
 
     @property
     def cut_calls(self) -> frozenset[str]:
-        """The calls that the limit of the output broke off; known once the parts are made."""
+        """The calls that the output limit cut off; known after the parts are made."""
         return frozenset(self.malformed) if self.stop_reason is StopReason.MAX_TOKENS else frozenset()
 
     def _block(self, index: int, kind: str) -> _Block:
         return self._blocks.setdefault(index, _Block(kind))
 
     def _unused(self, id: str, block: int) -> str:
-        """The provider's call id, made longer where another call has it (some servers count from 0 every time)."""
+        """The provider's call id, extended if another call has it (some servers count from 0 every time)."""
         if not id or id in self._taken:
             id = f"{id or 'call'}_{self.birth.id}_{block}"
         self._taken.add(id)
         return id
 
     def parts(self) -> tuple[AnswerPart, ...]:
-        """What came, in the provider's order. A call whose arguments are no JSON counts only if the step ended.
+        """The parts in the provider's order. A call whose arguments are not valid JSON counts only if the step ended.
 
-        One without arguments is whole, unless the limit of the output cut the answer off right behind its name.
+        A call without arguments is complete, unless the output limit cut the answer off right after its name.
         """
         made: list[AnswerPart] = []
         for index in sorted(self._blocks):
@@ -181,8 +181,8 @@ class OpenStep:
 
 
 class StateContainer:
-    """Everything that one run produced so far. `call_ids` are those of the path and of every run of the turn, which
-    share it: what a user says to a call is said to one.
+    """The output of one run so far. `call_ids` are those of the path and of every run of the turn, which share the set:
+    a user's approval concerns exactly one call.
     """
 
     def __init__(self, counter: TokenCounter, call_ids: set[str] | None = None) -> None:
@@ -214,17 +214,18 @@ class StateContainer:
         self._open = None
 
     def beside(self, end: RequestEnd) -> None:
-        """A request beside the conversation ended."""
+        """A side request ended."""
         self._ends.append(end)
 
     def digested(self, digests: Mapping[str, str]) -> None:
-        """What may stand in place of results once they are old, by call id."""
+        """The digests that replace old results, by call id."""
         self._steps = [with_digests(step, digests) for step in self._steps]
 
     def cut_off(self, reason: StopReason, cost: Callable[[Usage], float]) -> None:
-        """The run ended here: a step that is still open is kept as far as it came.
+        """The run ended here. An open step is kept as far as it came.
 
-        Between two steps, and where nothing came that a model can be shown, the one before it is where the answer ends.
+        Between two steps, or if the open step has nothing that a model can be shown, the answer ends with the step
+        before.
         """
         opened, self._open = self._open, None
         step = build_step(opened, opened.parts(), self._counter) if opened is not None else None
@@ -244,15 +245,15 @@ class StateContainer:
 
     @property
     def ends(self) -> tuple[RequestEnd, ...]:
-        """What became of every request."""
+        """The ends of all requests."""
         return tuple(self._ends)
 
 
 def _spent(opened: OpenStep, step: Step) -> Usage:
-    """The usage of a step that was broken off: what the provider told until then, and an estimate of the rest.
+    """The usage of an interrupted step: what the provider reported, and an estimate of the rest.
 
-    Anthropic tells the input and an output of 1 at the beginning, OpenAI tells both at the end only. An output that was
-    told before the last piece of the answer, or that can't be for what was streamed, gives way to our own count.
+    Anthropic reports the input and an output of 1 at the beginning, OpenAI both only at the end. An output that was
+    reported before the last part of the answer, or is implausible for its length, is replaced by our own count.
     """
     said, birth = opened.usage, opened.birth
     if not opened.began or opened.drained:
@@ -274,7 +275,7 @@ def with_digests(step: Step, digests: Mapping[str, str]) -> Step:
 
 
 def build_step(opened: OpenStep, parts: tuple[AnswerPart, ...], counter: TokenCounter) -> Step:
-    """The canonical step of what streamed; results in call order."""
+    """The step in its stored form, with results in call order."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
     results = tuple(opened.results[call.id] for call in calls if call.id in opened.results)
     birth = opened.birth
@@ -316,9 +317,9 @@ _OTHER_WORDS = "Say it in other words, or choose another model."
 
 
 def nothing_of(opened: OpenStep, model: str, most: int) -> ProviderError | None:
-    """Why an inference that ended brought neither text nor a call; None where it brought one.
+    """Why an inference ended with neither text nor a call. Returns None if it had one.
 
-    `most` is how many tokens of output it was given.
+    `most` is the output limit in tokens.
     """
     parts = opened.parts()
     if opened.call_ids or any(isinstance(part, Text) and not part.text.isspace() for part in parts):
@@ -340,14 +341,15 @@ def nothing_of(opened: OpenStep, model: str, most: int) -> ProviderError | None:
 
 
 def may_ask_again(failure: ProviderError, opened: OpenStep) -> bool:
-    """Whether the model is asked once more after `nothing_of`: it will refuse or think as long again, so only where
-    that attempt cost nothing and showed nothing. Who said nothing at all is told so, and asked to answer.
+    """Whether to ask the model once more after `nothing_of`. Not after a refusal or long thinking, which would repeat:
+    only if the attempt cost nothing and showed nothing. A model that ended without a word is told so and asked to
+    answer.
     """
     return isinstance(failure, ProviderAnsweredNothing) or (opened.usage == Usage() and not opened.has_blocks)
 
 
 def no_room_for_calls(step: Step, cut: Collection[str], model: str, most: int) -> OutputLimitReached:
-    """Calls of a step were cut off, as those of the step before: there is no end of it."""
+    """The error if the calls of two steps in a row were cut off: it would not end."""
     names = ", ".join(sorted({call.name for call in step.calls if call.id in cut}))
     return OutputLimitReached(
         f"{model} reached its limit of {most:,} tokens of output in the middle of a call of {names}, twice.",
@@ -356,7 +358,7 @@ def no_room_for_calls(step: Step, cut: Collection[str], model: str, most: int) -
 
 
 def partial_of(step: Step, why: str, most: int) -> PartialPacket | None:
-    """What to tell where the last step of an answer is not whole; None where its model ended it."""
+    """The note on an answer whose last step is not complete. Returns None if its model ended it."""
     model = step.model
     if step.stop_reason is StopReason.REFUSAL:
         return PartialPacket(
@@ -372,13 +374,13 @@ def partial_of(step: Step, why: str, most: int) -> PartialPacket | None:
         return PartialPacket(
             reason="step_limit",
             message=f"{model} called tools to the last step that a turn may have, and gave no answer.",
-            hint="Ask it to go on: what was found is kept. LAMELLA_STEP_LIMIT lets a turn have more steps.",
+            hint="Ask it to continue: earlier results are kept. LAMELLA_STEP_LIMIT sets the number of steps per turn.",
         )
     return None
 
 
 def _because(why: str) -> str:
-    """What a provider says of a refusal, behind what we say."""
+    """A provider's explanation of a refusal, added to our text."""
     said = " ".join(why.split())
     if not said:
         return "."

@@ -1,4 +1,4 @@
-"""What a loop tells and asks the code around it: `RunHooks`. A server stores; a script may leave them as they are."""
+"""The hooks of the loop: `RunHooks`. A server stores data in them; a script can use the defaults."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Emitter:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """A run of another model, which answers the same turn: its window is assembled anew."""
+    """A run of another model that answers the same turn, with a window of its own."""
 
     turn: TurnInput
     input: RunInput
@@ -40,25 +40,25 @@ class Fallback:
 
 
 class RunHooks:
-    """Override what you need. As they are, the hooks store nothing, deny calls that need an approval, and never stop.
+    """Override what you need. The defaults store nothing, deny calls that need an approval, and never stop.
 
-    Each may raise a `LamellaError`, which ends the run, unless its text says otherwise.
+    A `LamellaError` raised by a hook ends the run, unless its docstring says otherwise.
     """
 
     def emit(self, packet: Packet) -> None:
         """A packet, in the order in which a client is to see it."""
 
     async def request(self, new: NewRequest) -> None:
-        """A request is complete, with its predicted bill; it is sent when this comes back."""
+        """A request is complete, with its predicted bill. It is sent after this returns."""
 
     async def decided(self, decisions: Sequence[Decision]) -> None:
         """Decisions that no request carries: another model answers, or a refusal taught how its provider counts."""
 
     async def limit_learned(self, limit: ProviderLimit) -> None:
-        """A provider takes no more than this many tokens, or takes more again."""
+        """A provider's limit of a prompt in tokens was learned, or lifted."""
 
     async def compact(self, model: str) -> CompactedHistory | None:
-        """`model` refused the request as too large: compact the history, or return None. An error is only logged."""
+        """`model` refused the request as too large. Compact the history, or return None. Errors are only logged."""
         return None
 
     async def fallback(self, run_id: str) -> Fallback | None:
@@ -66,11 +66,13 @@ class RunHooks:
         return None
 
     async def approve(self, call: Invocation, name: str) -> Verdict:
-        """Ask the user about a call of the tool `name`, however long that takes."""
+        """Ask the user about a call of the tool `name`, and wait for the answer."""
         return Verdict(False, "nobody can be asked here.")
 
     async def keep_document(self, found: FoundDocument, tokens: int) -> Attachment:
-        """Keep a document that a tool found, and give it with its number. Raises `ToolFailed` where none are kept."""
+        """Store a document that a tool found, and return it with its number. Raises `ToolFailed` if none can be
+        stored.
+        """
         raise ToolFailed("No documents are kept here.")
 
     async def document_text(self, document_id: str) -> str:
@@ -78,7 +80,7 @@ class RunHooks:
         raise NotFound(f"There is no document {document_id}.")
 
     async def stopped(self, run_id: str) -> None:
-        """Come back when the user stops this run."""
+        """Returns when the user stops this run."""
         await asyncio.Event().wait()
 
     def may_act(self, run_id: str) -> bool:

@@ -1,6 +1,6 @@
-"""One inference: the adapter's deltas become packets at once, and facts in the container.
+"""One inference: deltas become packets at once, and data in the container.
 
-`without_kept_back` takes out what an answer must not repeat, before anybody sees or stores it.
+`without_kept_back` removes what an answer must not repeat, before it is shown or stored.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ async def run_step(
     citations: CitationWatch,
     began: Callable[[], None],
 ) -> dict[int, int]:
-    """Drain one inference; gives the shown block of each provider block. Raises what the adapter raises.
+    """Drain one inference. Returns the shown block of each provider block. Raises what the adapter raises.
 
-    `began` is called once, when the provider has begun to answer.
+    `began` is called once, when the provider began to answer.
     """
     places: dict[int, int] = {}
     sent = 0
@@ -97,9 +97,9 @@ def _packet(delta: Delta, call_ids: Mapping[int, str]) -> tuple[Packet | None, i
 
 
 async def without_kept_back(stream: AsyncIterator[Delta], kept: KeptBack) -> AsyncIterator[Delta]:
-    """The same deltas, without that. Text that is held until more comes is given before what ends its block.
+    """The same deltas without protected text. Held text is sent before the delta that ends its block.
 
-    Thinking of which something was left out loses its seal: the provider takes it back unchanged or not at all.
+    Thinking that lost text loses its signature too: the provider accepts it unchanged or not at all.
     """
     passing = _Passing(kept)
     async with aclosing(stream) as source:  # type: ignore[type-var]  # every adapter's stream is a generator

@@ -1,4 +1,4 @@
-"""What a turn and its runs are given: frozen data, and the services that all runs share."""
+"""The inputs of a turn and its runs: frozen data, and the services that all runs share."""
 
 from __future__ import annotations
 
@@ -48,24 +48,26 @@ class TurnInput:
     knowledge_bases: tuple[str, ...] = ()
     """Those that the message names."""
     hints: tuple[str, ...] = ()
-    """What the model is shown of knowledge bases, and its answer does not repeat."""
+    """Texts about knowledge bases that the model sees and its answer must not repeat."""
     sent_before: tuple[datetime, ...] = ()
     """When the newest messages before the history were sent."""
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
-        """All files on the path, those of the project, and what tools brought into the conversation."""
+        """All files of the path and the project, and documents from tools."""
         project = self.project.files if self.project is not None else ()
         return (*(a for turn in (*self.history, self.turn) for a in turn.user.attachments), *project, *self.documents)
 
     @property
     def made_from(self) -> frozenset[str]:
-        """The knowledge bases of which something stands in the window before the turn."""
+        """The knowledge bases with content in the window before the turn."""
         return bases_of_window(self.history, self.summaries)
 
     @property
     def kept_back(self) -> KeptBack | None:
-        """What is left out of the answer, where there is anything: what the user wrote may be said again."""
+        """The filter for texts that the answer must not repeat, if there are any. The user's own words may be
+        repeated.
+        """
         if not self.hints:
             return None
         return KeptBack(self.hints, [turn.user.text for turn in (*self.history, self.turn)])
@@ -78,7 +80,7 @@ class TurnInput:
 
 @dataclass(frozen=True, slots=True)
 class CompactedHistory:
-    """What stands before a running turn after a compaction; `decisions` are all that hold."""
+    """The history before a running turn, after a compaction. `decisions` are all that hold."""
 
     history: tuple[Turn, ...]
     summaries: tuple[Summary, ...]
@@ -92,7 +94,7 @@ CALIBRATED_DOUBT = 0.25
 
 @dataclass(frozen=True, slots=True)
 class RunInput:
-    """What one model's run adds to the turn. `decisions` are all that hold for its window when it begins."""
+    """The input of one model's run. `decisions` are all that hold for its window when it begins."""
 
     id: str
     model: ChatModel
@@ -103,21 +105,21 @@ class RunInput:
     decisions: tuple[Decision, ...]
     step_limit: int
     ttl: Ttl | None
-    """How long what is marked is to live; None: as the planner says."""
+    """The lifetime of marked prefixes; None lets the planner choose."""
     headers: Callable[[str, int], Mapping[str, str]]
-    """Extra headers for a request, by purpose and number; a replay tells the simulator time and script by them."""
+    """Extra headers for a request, by purpose and number. A replay uses them to control the simulator."""
     diagnoses: bool = False
-    """Whether the provider is asked why its cache was missed."""
+    """Whether the provider is asked to explain cache misses."""
     keeps_results: bool = False
-    """Old results of tools give way only when nothing else does."""
+    """Old tool results give way last."""
     effort_before: str | None = None
-    """The thinking effort before this turn, where it is another now."""
+    """The thinking effort before this turn, if it changed."""
     counted: Counted | None = None
-    """What the provider counted for the first window, where that was asked."""
+    """The provider's count of the first window, if it was asked."""
     counts: bool = True
-    """Whether the provider can be asked for a count."""
+    """Whether the provider offers a count."""
     limit: int | None = None
-    """The most tokens that the provider takes, as its refusals taught."""
+    """The largest prompt in tokens that the provider accepts, learned from refusals."""
     billed_local: int = 0
     """The local tokens of the window that the calibration was made from; 0: the line is not calibrated."""
     margin: float = MARGIN
@@ -125,13 +127,13 @@ class RunInput:
     can_compact: bool = False
     """Whether the history is compacted while this turn runs, if the provider refuses the request as too large."""
     learnt: tuple[Decision, ...] = ()
-    """Those of `decisions` that are not stored yet: they are, with the first request."""
+    """The part of `decisions` that is not stored yet; it is stored with the first request."""
     draft: Draft | None = None
-    """The first window, as it was assembled to see whether the message fits."""
+    """The first window, from the check whether the message fits."""
 
     @property
     def most(self) -> int:
-        """The most tokens that a window may have: the budget, or what the provider takes if that is less."""
+        """The most tokens of a window: the budget, or the provider's limit if that is less."""
         return min(self.budget, self.limit) if self.limit is not None else self.budget
 
     @property
@@ -159,7 +161,7 @@ class RunInput:
 
 @dataclass(frozen=True, slots=True)
 class AgentServices:
-    """What all runs of a process share."""
+    """Services shared by all runs of a process."""
 
     registry: Registry
     ledger: Ledger
@@ -169,7 +171,7 @@ class AgentServices:
 
 
 def first_context(turn: TurnInput, run: RunInput, reminder: str, *, last_step: bool = False) -> ContextInput:
-    """What the first window of a run is a function of."""
+    """The input of a run's first window."""
     return ContextInput(
         model=run.model.facts,
         budget=run.budget,

@@ -21,7 +21,7 @@ from lamella.agent.inputs import AgentServices, RunInput, TurnInput
 from lamella.agent.request import PrefixLine, tool_choice_is_free
 from lamella.agent.side import DigestSource, digestible, digests_of
 from lamella.agent.steps import StepRequest, StepResult, StepRunner
-from lamella.context.choices import Known, pruned_steps
+from lamella.context.choices import KnownDecisions, pruned_steps
 from lamella.core.decisions import Decision
 from lamella.core.json import encode_text
 from lamella.core.messages import Attachment, Step, StopReason, ToolCall, ToolResult
@@ -42,7 +42,7 @@ LIMIT_REACHED = "The limit of steps for this turn is reached; this call did not 
 
 @dataclass(frozen=True, slots=True)
 class ClosedStep:
-    """A step that is whole: what its provider said of its end, and the calls that the limit of its output broke off."""
+    """A complete step: the provider's stop reason, and the calls that the output limit cut off."""
 
     step: Step
     why: str
@@ -75,17 +75,17 @@ class Loop:
 
     @property
     def line(self) -> PrefixLine | None:
-        """What the last request left behind."""
+        """The state that the last request left for the next one."""
         return self._runner.line
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """All that hold for the window by now."""
+        """All decisions that hold for the window now."""
         return self._runner.decisions
 
     @property
     def calibration(self) -> float:
-        """What the provider counts for a local token, by what is known now."""
+        """The provider's tokens per local token, as known now."""
         return self._runner.calibration
 
     @property
@@ -94,7 +94,7 @@ class Loop:
         return self._runner.has_shown
 
     async def run(self) -> StopReason:
-        """Go on until the model answers without a call, and tell where that answer is not whole.
+        """Run until the model answers without a call, and report an incomplete answer.
 
         Raises `ContextLengthExceeded` or a `ProviderError`.
         """
@@ -118,12 +118,12 @@ class Loop:
         raise AssertionError("the last step ends the loop")
 
     async def _digest(self) -> None:
-        """What may stand in place of results once they are old, where their tools ask for it.
+        """Make the digests that replace old results, for tools that ask for it.
 
-        A result that gave way within the turn keeps the stub that it was sent with.
+        A result that gave way within the turn keeps the stub that was sent.
         """
         turns = (replace(self._turn.turn, steps=self._steps),)
-        stubs = pruned_steps(turns, Known(self._run.model.facts.name, self.decisions).boundary(turns))
+        stubs = pruned_steps(turns, KnownDecisions(self._run.model.facts.name, self.decisions).boundary(turns))
         whole = [step for step in self._steps if step.id not in stubs]
         wanted = digestible(whole, self._turn.tools)
         if wanted:
@@ -197,10 +197,9 @@ class Loop:
         self._citations.know(self._documents.kept)
 
     def _refusal(self, call: ToolCall, opened: OpenStep, *, last: bool) -> str | None:
-        """Why a call does not run; None where it does.
+        """Why a call is not run. Returns None if it is.
 
-        Where several models answer, one of them alone may change something outside; the others only what the user
-        approves.
+        If several models answer, only one may run calls with side effects; the others need the user's approval.
         """
         if opened.stop_reason is StopReason.REFUSAL:
             return REFUSED_CALL
@@ -214,9 +213,9 @@ class Loop:
 
 
 class KeptDocuments:
-    """The `Documents` of a run's calls; `kept` are those that it brought, with their texts.
+    """The `Documents` of a run's calls. `kept` are those that it stored, with texts.
 
-    `made_from` are the knowledge bases of which something stands in the window that the running calls come from.
+    `made_from` are the knowledge bases with content in the window of the running calls.
     """
 
     def __init__(self, hooks: RunHooks, counter: TokenCounter) -> None:
@@ -239,7 +238,7 @@ class KeptDocuments:
 
 
 class StepApprovals:
-    """The `ApprovalAsker` of a step's calls: clients are told that a call waits, and what the user said."""
+    """The `ApprovalAsker` of a step's calls. It tells clients that a call waits, and the user's decision."""
 
     def __init__(self, hooks: RunHooks, emitter: Emitter, block_of: Mapping[str, int]) -> None:
         self._hooks = hooks

@@ -24,9 +24,9 @@ from lamella.tooling.tool import Tool
 class WindowRow:
     """One segment of the window.
 
-    `letters` are how layouts write it (`U1`, `TC TR`), `owner` who put it there (`deployment`, `user`, `model:NAME`),
-    `lifetime` how long it keeps its place and its bytes (`session`, `turn`, `step`). `marker` says why a cache marker
-    stands at its end, "" if none does. `notes` are what assembling and planning have to say of it.
+    `letters` is its name in layouts (`U1`, `TC TR`), `owner` who put it there (`deployment`, `user`, `model:NAME`),
+    `lifetime` how long it keeps its place and bytes (`session`, `turn`, `step`). `marker` is the reason of the cache
+    marker at its end, "" if there is none. `notes` are from assembly and planning.
     """
 
     letters: str
@@ -111,7 +111,7 @@ def _row(segment: Segment, markers: dict[str, str], notes: Sequence[tuple[str, s
 
 
 def _cost(prepared: Prepared) -> float:
-    """The predicted price of the input. Where markers have both lives, what is written is priced at the longer one."""
+    """The predicted input price. If markers of both lifetimes are placed, writes are priced at the longer one."""
     plan, estimate = prepared.plan, prepared.assembled.report.estimate
     hour = any(marker.ttl is Ttl.ONE_HOUR for marker in plan.markers)
     usage = Usage(

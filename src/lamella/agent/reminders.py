@@ -29,9 +29,9 @@ _ADDRESS = re.compile(r"https?://[^\s/]", re.IGNORECASE)
 
 
 def has_web_hits(result: ToolResult) -> bool:
-    """Whether a search's result names web addresses: in a field of its JSON, or anywhere where it is plain text.
+    """Whether a search result names web addresses: in a field of its JSON, or anywhere in plain text.
 
-    A passage of a document that mentions an address is no hit of it.
+    An address inside a document's passage does not count.
     """
     if result.is_error or result.name in _OPENED:
         return False
@@ -68,7 +68,7 @@ LAST_STEP = "This is the last step of this turn: answer now with what you have. 
 
 @dataclass(frozen=True, slots=True)
 class ReminderView:
-    """What a reminder may depend on.
+    """The data for reminders.
 
     `steps` are those of the running turn, `tools` those of the conversation, `configured` the deployment's texts.
     """
@@ -81,12 +81,12 @@ class ReminderView:
     last_step: bool
     tools: Sequence[ToolSpec] = ()
     said_nothing: bool = False
-    """The model was asked this already and ended without a word."""
+    """The model was already asked and ended without a word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reminder:
-    """Something that a model is reminded of at the end of the window; "" when there is no reason to."""
+    """A reminder at the end of the window; "" if none is due."""
 
     name: str
     text: Callable[[ReminderView], str]
@@ -104,7 +104,7 @@ def _citation(view: ReminderView) -> str:
 
 
 def _next_tool(view: ReminderView) -> str:
-    """The tool to call next: after web hits, the one that opens their pages, where it can be called."""
+    """The tool to call next: after web hits, the tool that opens pages, if available."""
     if view.last_step or not view.steps or all(tool.name != OPEN_URL for tool in view.tools):
         return ""
     results = view.steps[-1].results
@@ -120,9 +120,9 @@ def _said_nothing(view: ReminderView) -> str:
 
 
 def _agent(view: ReminderView) -> str:
-    """The agent's own reminder, after one line that re-asserts a prompt which stands far from the end.
+    """The agent's own reminder, after a line that re-asserts its prompt.
 
-    An agent that replaces the system prompt is the system prompt: nothing re-asserts that one.
+    An agent that replaces the system prompt needs no such line.
     """
     agent = view.agent
     if agent is None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 
+from lamella.cache.forecast import ALONE, forecast_of
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import Facts, MarkerPolicy, Plan, plan
-from lamella.cache.rhythm import ALONE, rhythm_of
 from lamella.cache.window import Chain, chain
 from lamella.context.assemble import Assembled, assemble, letters
 from lamella.context.input import ContextInput
@@ -37,7 +37,7 @@ from lamella.core.records import NewRequest, RequestRecord, StoredBlock, StoredM
 
 @dataclass(frozen=True, slots=True)
 class PrefixLine:
-    """What the last request of a line left behind, so that the next one only makes what is new."""
+    """The state that a conversation's last request left, so that the next one only makes what is new."""
 
     assembled: Assembled
     wired: Wired
@@ -49,7 +49,7 @@ class PrefixLine:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request with everything that is known of it before it is sent."""
+    """A request with everything known before it is sent."""
 
     assembled: Assembled
     wired: Wired
@@ -60,7 +60,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class RequestIdentity:
-    """The names of a request; `run_id` is None for one beside a turn."""
+    """The ids of a request. `run_id` is None for a side request."""
 
     id: str
     conversation_id: str
@@ -72,7 +72,7 @@ class RequestIdentity:
 
 
 WHOLE_EVERY = 32
-"""Every so many requests of a line one is stored whole, so that reading one never follows a long chain."""
+"""Every so many requests one is stored whole, so that reading a request never follows a long chain of differences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ class Draft:
 def draft(
     context: ContextInput, layout: Layout, model: ChatModel, account: str, line: PrefixLine | Draft | None
 ) -> Draft:
-    """Assemble the window and wire it. What `line`, an earlier window of the same line, holds is not made again.
+    """Assemble the window and convert it to wire blocks. Parts that `line`, an earlier window, has are reused.
 
-    Raises `ContextLengthExceeded` when the window does not hold it.
+    Raises `ContextLengthExceeded` if it does not fit.
     """
     assembled = assemble(context, layout, line.assembled if line else None)
     wired = model.wire(assembled.prompt, line.wired if line else None)
@@ -103,15 +103,16 @@ def draft(
 async def drafted(
     context: ContextInput, layout: Layout, model: ChatModel, account: str, line: PrefixLine | Draft | None
 ) -> Draft:
-    """See `draft`; a long window does not hold the event loop up, whatever of `line` still holds."""
+    """As `draft`, in a thread for a long window, so that the event loop is not blocked."""
     return await aside(len(context.history), draft, context, layout, model, account, line)
 
 
 def prepare(
     made: Draft, policy: MarkerPolicy, ledger: Ledger, now: datetime, ttl: Ttl | None = None, *, alone: bool = False
 ) -> Prepared:
-    """Place the markers and predict the bill. `ttl` is the life of what is marked; `alone`: no request goes on from
-    this one, so it reads what is cached and writes nothing."""
+    """Place the markers and predict the bill. `ttl` is the lifetime of marked prefixes. `alone`: no request continues
+    from this one, so it reads the cache and writes nothing.
+    """
     context, assembled, segments = made.context, made.assembled, made.assembled.prompt.segments
     facts = Facts(
         made.model.facts,
@@ -122,7 +123,7 @@ def prepare(
         ttl,
         ALONE
         if alone
-        else rhythm_of(
+        else forecast_of(
             context.history,
             context.turn,
             may_call=bool(context.tools) and not context.last_step,
@@ -135,12 +136,12 @@ def prepare(
 
 
 def cache_root(account: str, facts: ModelFacts) -> str:
-    """What no prefix survives: the account whose cache it is, and the model."""
+    """The part of the cache key that every prefix depends on: the account and the model."""
     return f"{account}/{facts.name}"
 
 
 def tool_choice_is_free(model: ChatModel, sampling: Sampling) -> bool:
-    """Whether a request may forbid calls without losing what is cached."""
+    """Whether a request may forbid calls without losing the cache."""
     return model.salts(sampling) == model.salts(replace(sampling, tool_choice="none"))
 
 
@@ -189,7 +190,7 @@ def new_request(
 
 
 def next_line(prepared: Prepared, stored: NewRequest, line: PrefixLine | None) -> PrefixLine:
-    """What the next request of this line starts from."""
+    """The state from which the next request starts."""
     depth = line.depth + 1 if line is not None and stored.base else 0
     return PrefixLine(prepared.assembled, prepared.wired, prepared.plan.chain, stored.record, depth)
 
@@ -236,8 +237,8 @@ def _blocks(blocks: Iterable[WireBlock]) -> tuple[StoredBlock, ...]:
 def side_prompt(
     model: str, system: str, text: str, sampling: Sampling, made_from: frozenset[str] = frozenset()
 ) -> Prompt:
-    """The window of a request alongside the conversation: a system prompt and one message, which may hold something of
-    the knowledge bases `made_from`.
+    """The window of a side request: a system prompt and one message, which may hold text of the knowledge bases
+    `made_from`.
     """
     messages = (PromptMessage("user", (Text(text),)),)
     asked = Segment(
@@ -260,7 +261,7 @@ def side_prompt(
 def side_request(
     model: ChatModel, prompt: Prompt, identity: RequestIdentity, layout: Layout, budget: int, calibration: float
 ) -> tuple[WireRequest, NewRequest]:
-    """A request beside the conversation and its row: stored whole, without markers."""
+    """A side request and its record: stored whole, without markers."""
     wired = model.wire(prompt)
     request = model.request(prompt, wired.blocks, ())
     local = sum(segment.tokens for segment in prompt.segments)

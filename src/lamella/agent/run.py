@@ -1,6 +1,6 @@
-"""Runs: `run` lets one model answer, `run_models` those of a turn, each in a task; packets in arrival order.
+"""Runs: `run` lets one model answer, `run_models` the models of a turn, each in a task; packets come in arrival order.
 
-A model that fails before anything of its answer was shown is replaced by its fallback, if it has one.
+A model that fails before any of its answer was shown is replaced by its fallback, if there is one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Run:
-    """One model's part of a turn: what it was given, what it produced and decided, and how it ended.
+    """One model's part of a turn: its input, its output, its decisions and its end.
 
-    An `error` that is there from the beginning is why it can't answer: its model is not asked.
+    If `error` is set at the beginning, its model is not asked.
     """
 
     input: RunInput
@@ -61,22 +61,22 @@ class Run:
 
     @property
     def usage(self) -> Usage:
-        """What its requests were billed so far."""
+        """The usage of its requests so far."""
         return sum((end.usage for end in self.container.ends), Usage())
 
     @property
     def cost(self) -> float:
-        """What that came to, in US dollars."""
+        """The cost in US dollars."""
         return sum(end.cost for end in self.container.ends)
 
     def end(self, status: TurnStatus, reason: StopReason) -> None:
-        """It ended; a step that is still open is kept as far as it came."""
+        """End the run. An open step is kept as far as it came."""
         self.status = status
         self.container.cut_off(reason, self.input.model.facts.cost)
 
 
 async def run_models(turn: TurnInput, runs: Sequence[Run], services: AgentServices, hooks: RunHooks) -> None:
-    """Let every model answer; one that fails or is stopped ends, and the others go on."""
+    """Let every model answer. One that fails or is stopped ends; the others continue."""
     async with asyncio.TaskGroup() as group:
         for index, run in enumerate(runs):
             group.create_task(_one(turn, run, services, Emitter(hooks.emit, index), hooks))
@@ -102,7 +102,7 @@ async def _one(turn: TurnInput, run: Run, services: AgentServices, emitter: Emit
 
 
 async def _until_stopped(run: Run, answer: Awaitable[str], hooks: RunHooks) -> str:
-    """The answer's end, or that of whoever stopped it."""
+    """Wait for the end of the answer or for a stop."""
     work, stop = asyncio.ensure_future(answer), asyncio.ensure_future(hooks.stopped(run.id))
     try:
         await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -134,7 +134,7 @@ async def _answer(turn: TurnInput, run: Run, services: AgentServices, emitter: E
 
 
 async def _asked(turn: TurnInput, run: Run, services: AgentServices, emitter: Emitter, hooks: RunHooks) -> StopReason:
-    """The loop of the run's model, and that of another one where it fails before it has shown anything."""
+    """Run the loop of the run's model, and that of the fallback if it fails before it has shown anything."""
     loop = Loop(turn, run.input, services, hooks, emitter, run.container, run.line)
     try:
         return await _run(run, loop)
@@ -156,7 +156,7 @@ async def _run(run: Run, loop: Loop) -> StopReason:
 
 
 async def _fallback(run: Run, hooks: RunHooks, error: ProviderError, emitter: Emitter) -> Fallback | None:
-    """The model that goes on after `error`: the request that failed is closed, and clients are told."""
+    """The fallback after `error`. The failed request is closed, and clients are notified."""
     model = run.input.model.facts
     try:
         other = await hooks.fallback(run.id)
@@ -169,17 +169,17 @@ async def _fallback(run: Run, hooks: RunHooks, error: ProviderError, emitter: Em
     if opened is not None:
         run.container.refused(opened.end(opened.usage, model.cost(opened.usage), error.as_dict()))
     name = other.input.model.facts.name
-    emitter.emit(ModelFallback(asked=model.name, model=name, error=error.as_dict()))
+    emitter.emit(ModelFallback(requested_model=model.name, model=name, error=error.as_dict()))
     await hooks.decided((Decision(DecisionKind.FALLBACK, model.name, name, "engine", error.message),))
     return other
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTurn:
-    """What `run` answers: a message, the system prompt, and the turns before it. Sizes in tokens.
+    """The input of `run`: a message, the system prompt, and earlier turns. Sizes in tokens.
 
-    `budget` is the most that the prompt may have; None: the model's window without `max_output`. `step_limit` is how
-    many requests a turn may make. What follows `agent` is known of the turns before: `AgentRun.then` fills it in.
+    `budget` is the most tokens of the prompt; None: the model's window minus `max_output`. `step_limit` is the maximum
+    number of requests. `AgentRun.then` fills in the fields after `agent`, which describe earlier turns.
     """
 
     text: str
@@ -252,11 +252,11 @@ class AgentRun:
 
     @property
     def inputs(self) -> tuple[TurnInput, RunInput]:
-        """What the run is given, for a hook that lets another model answer the same turn."""
+        """The run's input, for a hook that lets another model answer the same turn."""
         return self._turn, self._run.input
 
     def prepared(self) -> Prepared:
-        """The first request, as it would be sent now; nothing is sent. Raises `ContextLengthExceeded`."""
+        """The first request as it would be sent now. Nothing is sent. Raises `ContextLengthExceeded`."""
         turn, run, services = self._turn, self._run.input, self._services
         view = ReminderView(
             (), services.registry, turn.agent, turn.layout, turn.reminders, run.step_limit == 1, turn.tools
@@ -272,7 +272,7 @@ class AgentRun:
 
     @property
     def text(self) -> str:
-        """The answer: the text of the last step, "" if there is none."""
+        """The answer: the text of the last step, or ""."""
         return self.turn.steps[-1].text if self.turn.steps else ""
 
     @property
@@ -282,16 +282,16 @@ class AgentRun:
 
     @property
     def usage(self) -> Usage:
-        """What its requests were billed."""
+        """The usage of its requests."""
         return self._run.usage
 
     @property
     def cost(self) -> float:
-        """What that came to, in US dollars."""
+        """The cost in US dollars."""
         return self._run.cost
 
     def then(self, text: str, attachments: tuple[Attachment, ...] = ()) -> AgentTurn:
-        """The next message of the same conversation; what is cached of this one is read by it."""
+        """The next message of the same conversation. It reads the cached prefix of this one."""
         run = self._run
         return replace(
             self._given,
@@ -313,9 +313,9 @@ def run(
     clock: Clock | None = None,
     ids: Ids | None = None,
 ) -> AgentRun:
-    """Let a model answer, with tools. A function becomes a tool as `function_tool` says.
+    """Let a model answer, with tools. A function becomes a tool by `function_tool`.
 
-    Raises `ConfigurationError` for a tool that no provider would take.
+    Raises `ConfigurationError` for a tool that providers would refuse.
     """
     clock = clock or SystemClock()
     registry = Registry(function_tool(tool) if callable(tool) else tool for tool in tools)

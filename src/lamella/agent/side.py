@@ -1,6 +1,6 @@
-"""Requests alongside the conversation: sent, heard to the end, and recorded like any other.
+"""Side requests, which are not part of the conversation: sent, read to the end, and recorded like others.
 
-So is a digest asked for: a sentence or two in place of a tool's result once it is old, made at the end of its turn.
+A digest is made by one: one or two sentences that replace a tool's old result, made at the end of its turn.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lamella.core.knowledge import bases_of_steps
 from lamella.core.messages import Step, StopReason, ToolCall, ToolResult
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Sampling, ToolSpec, WireRequest
-from lamella.core.records import RequestEnd, Said
+from lamella.core.records import RequestEnd, SideResponse
 from lamella.core.tokens import Usage
 
 log = structlog.get_logger()
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class SideAnswer:
-    """What came back. `error` is what broke it off."""
+    """The answer to a side request. `error` is set if it failed."""
 
     said: list[str] = field(default_factory=list)
     stop_reason: StopReason | None = None
@@ -45,19 +45,19 @@ class SideAnswer:
         return "".join(self.said).strip()
 
     def end(self, request_id: str, cost: float) -> RequestEnd:
-        """What became of the request."""
+        """The end of the request."""
         error = self.error.as_dict() if self.error is not None else None
         stop = self.stop_reason.value if self.stop_reason is not None else None
-        said = Said("".join(self.said), stop, self.called_tools)
+        said = SideResponse("".join(self.said), stop, self.called_tools)
         return RequestEnd(request_id, self.usage, cost, self.provider_request_id, error, said=said)
 
 
 async def ask(
     model: ChatModel, request: WireRequest, headers: Mapping[str, str], answer: SideAnswer | None = None
 ) -> SideAnswer:
-    """Send a request and hear it out. A failure of the provider is in the answer, since what was billed is too.
+    """Send a request and read it to the end. A provider's failure is in the answer, because its usage is too.
 
-    Who may break it off gives the `answer`, and has what came until then.
+    A caller that may cancel passes `answer`, which then has the partial answer.
     """
     answer = answer if answer is not None else SideAnswer()
     try:
@@ -89,7 +89,7 @@ SHORT = 300
 """Characters of a result that is its own digest."""
 
 LONGEST = 1_200
-"""Characters of a digest; a longer one is none."""
+"""Maximum characters of a digest; a longer one is discarded."""
 
 MAX_OUTPUT = 1_024
 """Tokens of the answer: some models think before two sentences."""
@@ -121,7 +121,7 @@ class DigestSource:
 
 
 def digestible(steps: Sequence[Step], tools: Sequence[ToolSpec]) -> tuple[Digestible, ...]:
-    """The results of tools that ask for a digest; errors have none."""
+    """The results of tools that ask for a digest, without errors."""
     asked = {tool.name for tool in tools if tool.when_old == "digest"}
     return tuple(
         Digestible(call, result)
@@ -133,7 +133,7 @@ def digestible(steps: Sequence[Step], tools: Sequence[ToolSpec]) -> tuple[Digest
 
 
 async def digests_of(wanted: Sequence[Digestible], source: DigestSource) -> Mapping[str, str]:
-    """The digests by call id. One that fails is left out: then the layout's own stub stands there."""
+    """The digests by call id. A failed one is left out; the layout's stub is used."""
     made = await asyncio.gather(*(_digest(one, number, source) for number, one in enumerate(wanted)))
     return {one.call.id: text for one, text in zip(wanted, made, strict=True) if text}
 

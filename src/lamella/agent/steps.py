@@ -1,4 +1,4 @@
-"""One inference of a run: its window, its request, its bill. An inference that brought nothing is asked for again."""
+"""One inference of a run: its window, its request, its bill. An empty answer is retried once."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ expected it may be."""
 
 @dataclass(frozen=True, slots=True)
 class StepRequest:
-    """One step before it is asked: its number, the steps before it, and whether it is the last that is permitted.
+    """One step before its request: its number, the steps before it, and whether it is the last one permitted.
 
-    `said_nothing`: the model was asked already, and ended without a word.
+    `said_nothing`: the model was already asked and ended without a word.
     """
 
     index: int
@@ -78,7 +78,7 @@ class StepResult:
 
 
 class StepRunner:
-    """Asks one model for the steps of one turn; keeps what its requests decided, and the line that they are on."""
+    """Runs the steps of one model in one turn; keeps the decisions of its requests and their common prefix."""
 
     def __init__(
         self,
@@ -119,10 +119,9 @@ class StepRunner:
         return self._shown.any
 
     async def ask(self, step: StepRequest) -> StepResult:
-        """One inference that brought a text or a call, and its bill. One that brought neither is asked again, once,
-        where that helps.
+        """One inference with text or a call, and its bill. An empty one is retried once, if that can help.
 
-        Raises `ContextLengthExceeded` or a `ProviderError`; then the container holds what came.
+        Raises `ContextLengthExceeded` or a `ProviderError`; the container then has the partial answer.
         """
         result = await self._fitting(step)
         failure = self._nothing_of(result)
@@ -145,7 +144,7 @@ class StepRunner:
         return opened.end(opened.usage, self._run.model.facts.cost(opened.usage), error.as_dict())
 
     async def _fitting(self, step: StepRequest) -> StepResult:
-        """One inference. What its provider refuses as too large is compacted, and sent once more as it fits (law 7)."""
+        """One inference. If the provider refuses it as too large, it is compacted and sent once more (rule *fit*)."""
         try:
             return await self._accepted(step)
         except ProviderContextOverflow as error:
@@ -167,7 +166,7 @@ class StepRunner:
             raise
 
     async def _learn_from(self, refusal: ProviderContextOverflow, report: Report) -> None:
-        """Believe what a refusal taught: how the provider counts, and how much it takes."""
+        """Store what a refusal taught: the calibration and the limit."""
         run, facts = self._run, self._run.model.facts
         billed = bool(run.billed_local)
         window = RefusedWindow(report.local, int(report.local * self.calibration), run.budget, billed)
@@ -183,7 +182,7 @@ class StepRunner:
         self._emitter.emit(ContextDegraded(subject=facts.name, why=told))
 
     async def _compact(self) -> None:
-        """Summarise what stands before the turn, if that is possible; if not, its oldest turns give way."""
+        """Summarise the history before the turn if possible; otherwise its oldest turns leave the window."""
         if not self._run.can_compact or not self._turn.history:
             return
         try:
@@ -205,7 +204,9 @@ class StepRunner:
             self._limit = None
 
     async def _accepted(self, step: StepRequest) -> StepResult:
-        """One inference. A provider that refuses to be asked why a cache was missed is not asked again in this turn."""
+        """One inference. A provider that refuses the request for a cache diagnosis is not asked for one again in this
+        turn.
+        """
         try:
             return await self._try(step)
         except ProviderRefusedRequest as error:
@@ -220,7 +221,7 @@ class StepRunner:
         return await self._try(step)
 
     async def _keep_learnt(self) -> None:
-        """Store what was decided without a request to store it with: the next turn begins with it."""
+        """Store decisions that no request stored, so that the next turn knows them."""
         await self._hooks.decided(self._unstored)
         self._unstored = ()
 
@@ -272,7 +273,7 @@ class StepRunner:
         )
 
     async def _near(self, step: StepRequest, reminder: str, prepared: Prepared) -> Prepared:
-        """The request, made anew by what its provider counts if it is near the limit."""
+        """The request, made again with the provider's count if it is near the limit."""
         report, run = prepared.assembled.report, self._run
         margin = await margin_of(prepared.assembled, run.billed_local)
         if not is_near(report, margin):
@@ -290,7 +291,7 @@ class StepRunner:
         return with_count(prepared, counted) if counted is not None and counted.local == report.local else prepared
 
     async def _corrected(self, step: StepRequest, reminder: str, prepared: Prepared, counted: Counted) -> Prepared:
-        """The request after its count said that the estimate was wrong."""
+        """The request after its count corrected the estimate."""
         run, name = self._run, self._run.model.facts.name
         learnt = counted.decision(name, self.calibration, run.budget)
         self._learn(learnt, counted.factor(run.budget))
@@ -350,7 +351,7 @@ class StepRunner:
         return prepared, stored
 
     def _warn(self, prepared: Prepared, before: str | None) -> None:
-        """Before it is sent: what another effort than `before` keeps this request from reading."""
+        """Before sending: report what the change from effort `before` loses in the cache."""
         if before is None:
             return
         sampling = prepared.assembled.prompt.sampling
@@ -400,10 +401,10 @@ class StepRunner:
         return places
 
     def _calibrate(self, report: Report, usage: Usage) -> None:
-        """What follows in this turn is estimated by what was billed just now.
+        """Calibrate the rest of this turn by the last bill.
 
-        Near the limit the provider's count decides: what it found to fit goes on to fit. The bill of a small window
-        says little of what is to come, and one that is far from what was expected is left to the next turn.
+        Near the limit the provider's count is used instead: what it counted as fitting still fits. The bill of a small
+        window is not representative, and one far from the expected figure is left to the next turn.
         """
         if not usage.input or usage.input_estimated or report.local < LEAST or is_near(report):
             return
@@ -429,5 +430,5 @@ class StepRunner:
 
 
 def _estimate(record: RequestRecord) -> Usage:
-    """What a request is thought to be billed as input."""
+    """The expected billed input of a request."""
     return Usage(input=record.estimate, cache_read=min(record.predicted_read, record.estimate))

@@ -22,41 +22,41 @@ from lamella.core.records import Caller
 from lamella.storage.directory import DirectoryRows
 
 MARK = "lam_"
-"""What every key of a server begins with, so that scanners of source code can find one that leaked."""
+"""Every key begins with it, so that scanners of source code can find leaked keys."""
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _FORM = re.compile(rf"{MARK}([{_ALPHABET}]{{8}})_[{_ALPHABET}]{{52}}")
 
 
 @dataclass(frozen=True, slots=True)
-class Minted:
-    """A new key: the whole of it, shown once, and what is kept."""
+class NewSecret:
+    """A new key: the secret, shown once, and the stored parts."""
 
     secret: str = field(repr=False)
     prefix: str
     digest: bytes = field(repr=False)
 
 
-def mint() -> Minted:
+def mint() -> NewSecret:
     """A new random key."""
     prefix, rest = (_random(8), _random(52))
     secret = f"{MARK}{prefix}_{rest}"
-    return Minted(secret, prefix, digest_of(secret))
+    return NewSecret(secret, prefix, digest_of(secret))
 
 
 def prefix_of(secret: str) -> str | None:
-    """What finds a key; None for what is no key."""
+    """The part by which a key is looked up; None if it is not a key."""
     form = _FORM.fullmatch(secret)
     return None if form is None else form[1]
 
 
 def digest_of(secret: str) -> bytes:
-    """What is kept of a key. It is random and long, so a plain hash can't be guessed back."""
+    """The stored digest of a key. Keys are random and long, so a plain hash can't be reversed by guessing."""
     return sha256(secret.encode()).digest()
 
 
 def is_same(given: bytes, kept: bytes) -> bool:
-    """Whether two digests are equal, in a time that does not depend on where they differ."""
+    """Whether two digests are equal, in constant time."""
     return hmac.compare_digest(given, kept)
 
 
@@ -78,20 +78,20 @@ LOCAL_IDENTITY = Identity(Caller(LOCAL_USER), "Local user", Role.ADMIN)
 _UNKNOWN = "This key is not known here."
 _ANOTHER = "Use another key, or ask an admin for one."
 _NO_KEY = digest_of("")
-"""Compared with where no key was found, so that this takes as long."""
+"""Compared with if no key was found, so that this takes equally long."""
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
-    """A key as it is kept, and the whole of it: to be shown once, None when that was done before."""
+class IssuedKey:
+    """A stored key, and its secret to be shown once; None if it was shown before."""
 
     key: Key
     secret: str | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class KeyOrder:
-    """A key to make: for whom, called what, for which use, until when; no scopes means all that its maker has."""
+class KeyRequest:
+    """A key to create: user, name, scopes, expiry; no scopes means all of its maker."""
 
     user_id: str
     name: str
@@ -100,15 +100,15 @@ class KeyOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Invited:
+class InvitedUser:
     """A new user with a first key."""
 
     user: User
-    issued: Issued
+    issued: IssuedKey
 
 
 class Accounts:
-    """Keys over a directory. What it raises never holds a key."""
+    """API keys, stored in a directory. Its errors never contain a key."""
 
     def __init__(self, directory: DirectoryRows, clock: Clock, ids: Ids) -> None:
         self.directory = directory
@@ -117,17 +117,17 @@ class Accounts:
         self._is_set_up = False
 
     async def are_set_up(self) -> bool:
-        """Whether everybody needs a key. Once they do they always do, so only "no" is asked for again."""
+        """Whether everybody needs a key. That never ends, so only "no" is checked again."""
         if not self._is_set_up:
             self._is_set_up = await self.directory.set_up_at() is not None
         return self._is_set_up
 
-    async def set_up(self, name: str) -> Invited:
+    async def set_up(self, name: str) -> InvitedUser:
         """Turn accounts on: the local user becomes the first admin; raises `PermissionDenied` the second time."""
         minted, now = mint(), self._clock.now()
-        key = self._key(minted, KeyOrder(LOCAL_USER, "first key", EVERY_SCOPE), LOCAL_USER, now)
+        key = self._key(minted, KeyRequest(LOCAL_USER, "first key", EVERY_SCOPE), LOCAL_USER, now)
         user = await self.directory.set_up(filled(name), key, now)
-        return Invited(user, Issued(key, minted.secret))
+        return InvitedUser(user, IssuedKey(key, minted.secret))
 
     async def check_set_up(self) -> None:
         """Raises `PermissionDenied` while the person at this machine is the only user."""
@@ -140,23 +140,23 @@ class Accounts:
     # Who asks
 
     async def identify(self, secret: str) -> Identity:
-        """Whose key this is; raises `AuthenticationFailed` for one that opens nothing."""
+        """The identity of a key. Raises `AuthenticationFailed` if it is not valid."""
         key, user = await self._found(secret)
         now = self._clock.now()
         if key.last_used_at is None or now - key.last_used_at >= NOTED_EVERY:
             await self._note_use(key, now)
         return Identity(Caller(user.id), user.name, user.role, key.scopes, key.id)
 
-    async def log_in(self, secret: str) -> Issued:
+    async def log_in(self, secret: str) -> IssuedKey:
         """A key of its own for a page, which ends with the key it logged in by; raises `AuthenticationFailed`."""
         key, _ = await self._found(secret)
         if key.parent_id is not None:
             raise AuthenticationFailed(_UNKNOWN, hint=_ANOTHER)
         minted, now = mint(), self._clock.now()
         ends = now + LOGIN_LIFE if key.expires_at is None else min(now + LOGIN_LIFE, key.expires_at)
-        order = KeyOrder(key.user_id, f"{key.name} (page)", key.scopes, ends)
+        order = KeyRequest(key.user_id, f"{key.name} (page)", key.scopes, ends)
         login = self._key(minted, order, key.user_id, now, parent_id=key.id)
-        return Issued(await self.directory.add_key(login), minted.secret)
+        return IssuedKey(await self.directory.add_key(login), minted.secret)
 
     async def log_out(self, identity: Identity) -> None:
         """End a page's login; a key that was made by a user is not one, and stays."""
@@ -188,19 +188,19 @@ class Accounts:
 
     # Making
 
-    async def create_key(self, by: Identity, order: KeyOrder) -> Issued:
+    async def create_key(self, by: Identity, order: KeyRequest) -> IssuedKey:
         """A new key, no wider than the one it is made with; raises `InvalidRequest`."""
         minted, now = mint(), self._clock.now()
         key = self._key(minted, _allowed(by, order, now), by.caller.user_id, now)
-        return Issued(await self.directory.add_key(key), minted.secret)
+        return IssuedKey(await self.directory.add_key(key), minted.secret)
 
-    async def create_user(self, by: Identity, name: str, role: Role) -> Invited:
+    async def create_user(self, by: Identity, name: str, role: Role) -> InvitedUser:
         """A new user with a first key, to hand over; raises `InvalidRequest` for a name that is taken."""
         await self.check_set_up()
         minted, now = mint(), self._clock.now()
         user = User(self._ids.new("user"), filled(name), role, now)
-        key = self._key(minted, _allowed(by, KeyOrder(user.id, "first key"), now), by.caller.user_id, now)
-        return Invited(await self.directory.add_user(user, key), Issued(key, minted.secret))
+        key = self._key(minted, _allowed(by, KeyRequest(user.id, "first key"), now), by.caller.user_id, now)
+        return InvitedUser(await self.directory.add_user(user, key), IssuedKey(key, minted.secret))
 
     async def create_group(self, name: str) -> Group:
         """A new group; raises `InvalidRequest` for a name that is taken."""
@@ -211,7 +211,7 @@ class Accounts:
         return await self.directory.revoke_key(user_id, key_id, self._clock.now())
 
     def _key(
-        self, minted: Minted, order: KeyOrder, issued_by: str, now: datetime, *, parent_id: str | None = None
+        self, minted: NewSecret, order: KeyRequest, issued_by: str, now: datetime, *, parent_id: str | None = None
     ) -> Key:
         return Key(
             id=self._ids.new("key"),
@@ -227,8 +227,8 @@ class Accounts:
         )
 
 
-def _allowed(by: Identity, order: KeyOrder, now: datetime) -> KeyOrder:
-    """The order with its scopes; raises `InvalidRequest` where it asks for more than its maker has."""
+def _allowed(by: Identity, order: KeyRequest, now: datetime) -> KeyRequest:
+    """The request with its scopes. Raises `InvalidRequest` if it asks for more than its maker has."""
     if order.expires_at is not None and order.expires_at <= now:
         raise InvalidRequest("The key would have expired already.", hint="Name a later moment.", param="expires_at")
     scopes = by.scopes if order.scopes is None else order.scopes

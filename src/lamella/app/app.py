@@ -15,20 +15,20 @@ from pathlib import Path
 import structlog
 
 from lamella.app.accounts import LOCAL_IDENTITY, Accounts
+from lamella.app.auxiliary_models import restricted_of, second_of, word_lists
 from lamella.app.base_descriptions import describer
 from lamella.app.bases import Bases
 from lamella.app.conversations import Conversations, NewConversation
 from lamella.app.core import CoreSettings, build_core, build_services
 from lamella.app.embedding import embedder_of
 from lamella.app.extensions import registered_blocks, registered_layouts, registered_tools, registered_wires
+from lamella.app.idempotency import IdempotentCreation
 from lamella.app.knowledge import Knowledge, knowledge_of
 from lamella.app.library import Library
-from lamella.app.once import Once
 from lamella.app.providers import Models, Providers
 from lamella.app.request_map import RequestMap, map_request
-from lamella.app.second import restricted_of, second_of, word_lists
 from lamella.cache.ledger import Ledger
-from lamella.chat import Chat, Outgoing
+from lamella.chat import Chat, OutgoingMessage
 from lamella.chat.dynamic_context import Blocks, DynamicContexts
 from lamella.chat.kb_meta_prompt import KbMetaPrompts
 from lamella.chat.mailbox import in_progress
@@ -45,7 +45,7 @@ from lamella.core.models import ModelFacts
 from lamella.core.packets import AnyPacket, decode_packet
 from lamella.core.records import Caller, TurnRecord
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
-from lamella.knowledge.intake import Intake
+from lamella.knowledge.file_uploads import FileUploads
 from lamella.llm.model_table import ModelTable
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.recall.tools import ReadMessage, SearchConversation
@@ -65,15 +65,15 @@ from lamella.tools.read_file import ReadFile
 from lamella.turns.loader import EngineSettings, RequestHeaders, no_headers
 
 SHIPPED_TOOLS: tuple[Tool, ...] = (ReadFile(),)
-"""The tools that need no store: what a replay has."""
+"""The tools that need no store; replays have them."""
 
 
 SEARCH_SECONDS = 30.0
-"""How long a search of knowledge bases may take, beside what a second model says of those with restricted access."""
+"""The time limit of a search of knowledge bases, without the second model's time for restricted ones."""
 
 
 def shipped_tools(store: Store, recall: Recall, knowledge: Knowledge, settings: Settings) -> tuple[Tool, ...]:
-    """The tools of a server: files, knowledge bases, and what was said before."""
+    """The tools of a server: files, knowledge bases, recall."""
     calls = settings.knowledge_calls_per_turn, settings.knowledge_calls_per_conversation
     limits = SearchLimits(*calls, settings.knowledge_result_tokens)
     searching = KnowledgeBaseSearch(knowledge.reader, limits, SEARCH_SECONDS + settings.restricted_timeout)
@@ -85,7 +85,7 @@ def shipped_tools(store: Store, recall: Recall, knowledge: Knowledge, settings: 
 
 
 def web_tools(settings: Settings) -> tuple[Tool, ...]:
-    """The tools that reach the web: none, unless they are switched on. Raises `ConfigurationError`."""
+    """The tools that access the web: none, unless enabled. Raises `ConfigurationError`."""
     policy = AddressPolicy(allowances(settings.open_url_allow))
     if not settings.open_url:
         return ()
@@ -95,14 +95,14 @@ def web_tools(settings: Settings) -> tuple[Tool, ...]:
 
 
 LEDGER_PAUSE = 0.25
-"""Seconds between two times that it is stored: what begins and ends in one answer goes together."""
+"""Seconds between two writes of the ledger, so that changes within one answer are combined."""
 
 
 @asynccontextmanager
 async def kept_ledger(entries: CacheEntries, clock: Clock) -> AsyncIterator[Ledger]:
-    """The ledger with what an earlier process knew; stored while the block runs, and at its end.
+    """The ledger with the entries of an earlier process; stored periodically while the block runs, and at its end.
 
-    It is never the reason that a turn fails: what can't be stored is stored with the next change.
+    It never makes a turn fail: entries that can't be stored are stored with the next change.
     """
     changed = asyncio.Event()
     ledger = Ledger(await entries.live(clock.now()), changed.set)
@@ -139,7 +139,7 @@ KEYS_FORGOTTEN_EVERY = 3_600.0
 
 
 async def forget_expired_keys(store: Store, clock: Clock, every: float = KEYS_FORGOTTEN_EVERY) -> None:
-    """Look now and then every so often, until cancelled; what can't be removed is removed with the next look."""
+    """Remove expired keys every `every` seconds, until cancelled; failures are retried with the next run."""
     while True:
         try:
             await store.keys.forget_expired_keys(clock.now())
@@ -161,10 +161,10 @@ def shipped_system_prompt() -> str:
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A whole backend over a data folder: what the server's routes speak to, and an application that embeds it.
+    """A whole backend over a data folder, used by the server's routes and by applications that embed it.
 
-    `begin`, `run`, `packets` and `maps` run an `ExecutionRequest` in process. Without an `identity` it is the person at
-    this machine who asks.
+    `begin`, `run`, `packets` and `maps` run an `ExecutionRequest` in this process. Without an `identity` the local user
+    asks.
     """
 
     settings: Settings
@@ -174,7 +174,7 @@ class App:
     sessions: Sessions
     recall: Recall
     models: Models
-    intake: Intake
+    intake: FileUploads
     uploads: FileStore
     registry: Registry
     mcp: McpServers
@@ -191,12 +191,12 @@ class App:
     async def begin(
         self, request: ExecutionRequest, identity: Identity = LOCAL_IDENTITY, *, key: str | None = None
     ) -> str:
-        """Begin the turn of a request and give its id; a request that names no conversation makes one.
+        """Begin the turn of a request and return its id. A request without a conversation creates one.
 
-        `key` works as an Idempotency-Key. Raises as `Sender.send` does, and `TurnInProgress` while the conversation is
-        answering. A request that is refused leaves no conversation behind.
+        `key` works as an Idempotency-Key. Raises as `Sender.send` does, and `TurnInProgress` while the conversation
+        answers. A refused request leaves no conversation behind.
         """
-        asked, caller = Outgoing.of(request, key), identity.caller
+        asked, caller = OutgoingMessage.of(request, key), identity.caller
         conversation_id = request.conversation_id
         if conversation_id is None:
             conversation_id = await self._conversation_for(request, caller, key)
@@ -249,7 +249,7 @@ class App:
 
 
 def database_path(data: Path) -> Path:
-    """Where the rows of a data folder lie."""
+    """The path of a data folder's database."""
     return data / "lamella.db"
 
 
@@ -268,10 +268,10 @@ async def open_app(
 ) -> AsyncIterator[App]:
     """The app over its data folder: locked, migrated, recovered; closed when the block ends.
 
-    A deployment may bring its own models and tools, more layouts, providers of dynamic context (`blocks`; without them
-    those that are registered), headers for the requests to its provider, a clock, and a source of ids; without `tools`
-    it has those of `shipped_tools`, and `more_tools` in any case. Raises `ConfigurationError` for a layout whose name
-    is taken, and for a provider that can't be used.
+    A deployment may pass its own models and tools, more layouts, providers of dynamic context (`blocks`; default: the
+    registered ones), headers for provider requests, a clock, and a source of ids. Without `tools` it has
+    `shipped_tools`; `more_tools` are added in any case. Raises `ConfigurationError` for a layout name that is taken,
+    and for an unusable provider.
     """
     if blocks is None:
         blocks = registered_blocks(settings.dynamic_context, seconds=settings.dynamic_context_seconds)
@@ -312,7 +312,7 @@ async def open_app(
         services = build_services(store, registry, clock, ids, ledger)
         contexts = DynamicContexts(store, blocks, KbMetaPrompts(knowledge.store, knowledge.access, knowledge.metadata))
         core = build_core(services, models, parts, jobs=store.jobs, second=second, recall=recall, contexts=contexts)
-        once = Once(store, clock)
+        once = IdempotentCreation(store, clock)
         library = Library(
             store=store,
             models=models,
@@ -340,7 +340,7 @@ async def open_app(
             sessions=core.sessions,
             recall=recall,
             models=models,
-            intake=Intake(store, uploads, extractor, clock, ids, settings.max_upload_bytes),
+            intake=FileUploads(store, uploads, extractor, clock, ids, settings.max_upload_bytes),
             uploads=uploads,
             registry=services.registry,
             mcp=mcp,
@@ -365,7 +365,7 @@ async def open_app(
 
 
 def _locked_folder(data: Path) -> FolderLock:
-    """The data folder, made where there is none, to be held by this process alone. Raises `ConfigurationError`."""
+    """The data folder, created if missing and locked for this process. Raises `ConfigurationError`."""
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -377,7 +377,7 @@ def _locked_folder(data: Path) -> FolderLock:
 
 @asynccontextmanager
 async def _background(knowledge: Knowledge, models: Models, store: Store, clock: Clock) -> AsyncIterator[None]:
-    """What goes on beside the turns of this process, until the block ends."""
+    """Background work alongside turns, until the block ends."""
     knowledge.start()
     tasks = [asyncio.create_task(work) for work in (_warm(models), forget_expired_keys(store, clock))]
     try:
@@ -390,9 +390,9 @@ async def _background(knowledge: Knowledge, models: Models, store: Store, clock:
 
 
 def _check_settings(models: Models, settings: Settings) -> None:
-    """Say what is set and does nothing, and what the table lacks of the models in use.
+    """Log settings without effect, and facts that the table lacks for models in use.
 
-    Raises `ConfigurationError` for a fallback that is none.
+    Raises `ConfigurationError` for an invalid fallback.
     """
     for variable, nearest in unknown_variables().items():
         log.warning("this variable is no setting", variable=variable, nearest=nearest)

@@ -1,5 +1,5 @@
-"""What a knowledge base is about: written by a model in the background once its documents are read, and never over what
-a person wrote.
+"""Descriptions of knowledge bases: written by a model in the background after documents were indexed. A person's text
+is never replaced.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import structlog
 
 from lamella.agent.request import side_prompt
 from lamella.agent.side import SideAnswer
+from lamella.app.auxiliary_models import SummaryModel
 from lamella.app.providers import Models
-from lamella.app.second import Second
-from lamella.background import Again, Worker
+from lamella.background import Retry, Worker
 from lamella.core.access import GrantLevel
 from lamella.core.clock import Clock
 from lamella.core.errors import NotFound, PermissionDenied
@@ -30,8 +30,8 @@ from lamella.core.ports import Jobs, OpenModel
 from lamella.core.prompt import Sampling
 from lamella.core.records import Caller, Job, NewJob, PageQuery
 from lamella.core.tokens import Usage
-from lamella.sessions.askers import heard
-from lamella.sessions.material import framed
+from lamella.sessions.summary_input import framed
+from lamella.sessions.summary_models import heard
 from lamella.storage.bases import AccessRows
 from lamella.storage.knowledge.store import KnowledgeStore
 
@@ -41,7 +41,7 @@ DESCRIBE = "knowledge_describe"
 """The kind of the job."""
 
 QUIET_SECONDS = 3.0
-"""After the last document that became ready, before the model is asked: of many there is one description."""
+"""Seconds after the last indexed document before the model is asked, so that many documents cause one description."""
 
 MOST_DOCUMENTS, SHOWN = 40, 12_000
 """Documents that the model sees the beginnings of, and their characters together."""
@@ -55,18 +55,18 @@ SECONDS = 90.0
 PROMPT = files("lamella.app").joinpath("prompts", "describe_base.md").read_text("utf-8").strip()
 
 _EXPECTED = Usage(input=4_000, output=150)
-"""What a description is about billed: for a comparison of two models."""
+"""The approximate usage of a description, to compare two models."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoDescription:
-    """What came back is none, and why."""
+    """The answer is not a description, and why."""
 
     why: str
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What a model says that a base is about."""
+    """A model's description of a base."""
 
     summary: str
     topics: tuple[str, ...]
@@ -93,11 +93,11 @@ def description_of(answer: SideAnswer) -> Description | NoDescription:
 
 
 OpenDescriber = Callable[[], Awaitable[OpenModel]]
-"""Opens the model that describes; what it reads and writes stands in no log."""
+"""Opens the model that describes, without logging."""
 
 
-def describer(models: Models, second: Second | None) -> OpenDescriber:
-    """The model of the summaries where there is one, or the default where that is to be asked if it is cheaper."""
+def describer(models: Models, second: SummaryModel | None) -> OpenDescriber:
+    """The summaries' model if there is one, or the default model if that is cheaper and the cheaper one is wanted."""
 
     async def opened() -> OpenModel:
         main = await models.open_silent(models.default)
@@ -133,18 +133,18 @@ class BaseDescriptions:
         self._due = clock.monotonic()
 
     def start(self) -> None:
-        """Begin to work, with what an ended process left."""
+        """Start, including the work of an ended process."""
         self._worker.start()
 
     async def close(self) -> None:
-        """Stop; what is not written is taken up by the next start."""
+        """Stop. The next start continues."""
         for task in self._looking:
             task.cancel()
         await asyncio.gather(*self._looking, return_exceptions=True)
         await self._worker.close()
 
     async def changed(self, shelf: Shelf) -> None:
-        """Something else is found in a base: say anew what it is about, once nothing has changed for a while."""
+        """A base's documents changed: describe it again after a quiet period."""
         if not shelf.id:
             return
         due = self._clock.now() + self._quiet
@@ -162,7 +162,7 @@ class BaseDescriptions:
             await self._clock.sleep(left)
         self._worker.wake()
 
-    async def _describe(self, job: Job) -> Again | None:
+    async def _describe(self, job: Job) -> Retry | None:
         try:
             known = await self._access.described_from(job.caller, job.subject)
         except (NotFound, PermissionDenied):
@@ -185,7 +185,7 @@ class BaseDescriptions:
             # Its text may quote the request, and so the documents: only what kind of error it is may be told or kept.
             kind = type(answer.error).__name__
             log.warning("no description of a base", base_id=job.subject, why=kind)
-            return Again(f"The model that describes knowledge bases failed: {kind}.")
+            return Retry(f"The model that describes knowledge bases failed: {kind}.")
         made = description_of(answer)
         if isinstance(made, NoDescription):
             log.warning("no description of a base", base_id=job.subject, why=made.why)
@@ -195,7 +195,7 @@ class BaseDescriptions:
         return None
 
     async def _is_protected(self, job: Job) -> bool:
-        """Whether somebody may use the base and not read it: then the restricted model alone reads it."""
+        """Whether a user has restricted access to the base: then only the restricted model reads it."""
         grants = await self._access.grants(job.caller, job.subject)
         return any(grant.level is GrantLevel.RESTRICTED for grant in grants)
 
@@ -210,7 +210,7 @@ class BaseDescriptions:
             after = page.data[-1].id
 
     async def _material(self, caller: Caller, documents: Sequence[Document]) -> str:
-        """The names and beginnings of documents, picked evenly where they are many."""
+        """The names and beginnings of documents, an even sample if there are many."""
         step = max(len(documents) / MOST_DOCUMENTS, 1)
         chosen = [documents[int(at * step)] for at in range(min(len(documents), MOST_DOCUMENTS))]
         each = max(SHOWN // len(chosen), LEAST_SHOWN)
@@ -224,7 +224,7 @@ class BaseDescriptions:
         return "\n\n---\n\n".join([*pieces, *more])
 
     async def _ask(self, material: str) -> SideAnswer:
-        """The request is recorded nowhere: its body is what perhaps not everybody may read."""
+        """The request is not recorded, because not everybody may read its body."""
         model = (await self._opened()).model
         facts = model.facts
         sampling = Sampling(min(MAX_OUTPUT, facts.max_output), OFF)

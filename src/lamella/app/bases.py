@@ -1,4 +1,4 @@
-"""Knowledge bases as their owners keep them: what they are called, and who may read them."""
+"""Knowledge bases and the grants on them, for their owners."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from lamella.app.accounts import filled
-from lamella.app.once import CreationRequest, Once
+from lamella.app.idempotency import CreationRequest, IdempotentCreation
 from lamella.core.access import BaseContent, DescribedBy, Grant, GrantLevel, KnowledgeBase, Subject
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest
@@ -18,8 +18,8 @@ from lamella.storage.bases import AccessRows
 
 
 class Bases:
-    """Bases over the store, checked. `removed` is told when one is gone, and documents of it are to be cleared away;
-    `granted` when others may read one. `missing` is what restricted access needs and the server lacks.
+    """Knowledge bases in the store, with validation. `removed` is called after one was deleted, so that its documents
+    are cleared; `granted` after a grant changed. `missing` is what restricted access needs and the server lacks.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Bases:
         return await self._access.change_base(caller, base_id, lambda now: _checked(edit(now)), self._clock.now())
 
     async def delete(self, caller: Caller, base_id: str) -> None:
-        """Remove it with all that belongs to it."""
+        """Delete it with everything in it."""
         await self._access.delete_base(caller, base_id, self._clock.now())
         self._removed()
 
     async def grant(self, caller: Caller, base_id: str, subject_id: str, level: GrantLevel | None) -> Grant | None:
-        """Let a user or a group read so much of a base, or take their grant away with None.
+        """Grant a user or a group a level on a base, or remove their grant with None.
 
         Raises `InvalidRequest` for restricted access without the word lists: each question would be refused.
         """
@@ -81,9 +81,9 @@ class Bases:
 
 
 def described(content: BaseContent, summary: str, topics: Sequence[str]) -> BaseContent:
-    """The base with this summary and these topics, which are a person's where they are others than before.
+    """The base with this summary and these topics. If they differ from before, they count as a person's.
 
-    Without either it may be a model's turn again.
+    Without either a model may write them again.
     """
     said, about = summary.strip(), _each(topics)
     if (said, about) == (content.summary, content.topics):
@@ -105,5 +105,5 @@ def _checked(content: BaseContent) -> BaseContent:
 
 
 def _each(words: Sequence[str]) -> tuple[str, ...]:
-    """What says something, once each."""
+    """The non-empty words, each once."""
     return tuple(dict.fromkeys(word for one in words if (word := one.strip())))

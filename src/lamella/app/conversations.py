@@ -1,12 +1,12 @@
-"""New conversations and changed ones: what they begin with, and which decisions a change leaves."""
+"""Creates and changes conversations: their initial settings, and the decisions of a change."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from lamella.app.idempotency import CreationRequest, IdempotentCreation
 from lamella.app.library import Library
-from lamella.app.once import CreationRequest, Once
 from lamella.cache.planner import policy_named
 from lamella.context.layout import Layout
 from lamella.context.layouts import DEFAULT
@@ -16,14 +16,14 @@ from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.ids import Ids
 from lamella.core.models import effort_named
 from lamella.core.prompt import Kind
-from lamella.core.records import LEAVE, Caller, Conversation, ConversationChange, Leave
+from lamella.core.records import UNCHANGED, Caller, Conversation, ConversationChange, Unchanged
 from lamella.storage import Store
 from lamella.turns.effective_settings import layout_named, taken
 
 
 @dataclass(frozen=True, slots=True)
 class NewConversation:
-    """What a user asks a new conversation to be; None leaves it to the agent, then to the deployment."""
+    """The requested settings of a new conversation; None leaves a field to the agent, then to the deployment."""
 
     title: str = ""
     model: str | None = None
@@ -36,26 +36,26 @@ class NewConversation:
 
 @dataclass(frozen=True, slots=True)
 class ConversationEdit:
-    """What a user asks to change of a conversation; None leaves it; for agent, project and effort it means none."""
+    """The requested changes of a conversation. None leaves a field; for agent, project and effort None means none."""
 
     title: str | None = None
     model: str | None = None
     layout: str | None = None
     marker_policy: str | None = None
     system_prompt_version: int | None = None
-    agent_id: str | Leave | None = LEAVE
-    project_id: str | Leave | None = LEAVE
-    thinking_effort: str | Leave | None = LEAVE
+    agent_id: str | Unchanged | None = UNCHANGED
+    project_id: str | Unchanged | None = UNCHANGED
+    thinking_effort: str | Unchanged | None = UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
 class Conversations:
-    """Makes and changes conversations. `marker_policy` is the deployment's, None for that of the layout."""
+    """Creates and changes conversations. `marker_policy` is the deployment's, None for the layout's."""
 
     store: Store
     library: Library
     marker_policy: str | None
-    once: Once
+    once: IdempotentCreation
     clock: Clock
     ids: Ids
 
@@ -65,10 +65,10 @@ class Conversations:
         return self.library.layouts
 
     async def create(self, caller: Caller, asked: NewConversation, key: str | None = None) -> Conversation:
-        """A new conversation, with today's system prompt and tools pinned to it.
+        """Create a conversation with the current system prompt and tools.
 
-        Raises `InvalidRequest` for what does not exist, `NotFound` for a foreign agent or project. With an
-        Idempotency-Key that was used for the same before, gives that conversation.
+        Raises `InvalidRequest` for unknown names, `NotFound` for a foreign agent or project. If the Idempotency-Key was
+        used before for the same, returns that conversation.
         """
         new = await self._new(caller, asked)
 
@@ -116,9 +116,9 @@ class Conversations:
         )
 
     async def change(self, caller: Caller, conversation_id: str, asked: ConversationEdit) -> Conversation:
-        """The conversation with these changes; another model, layout or system prompt is a recorded decision.
+        """Change a conversation. Another model, layout or system prompt is stored as a decision.
 
-        An agent that names a layout brings it along, unless a layout is asked for too. Raises as `create` does.
+        An agent's layout is set too, unless a layout is requested. Raises as `create` does.
         """
         before = await self.store.conversations.conversation(caller, conversation_id)
         if asked.model is not None and asked.model != before.model:
@@ -145,7 +145,7 @@ class Conversations:
         )
 
     async def refresh_tools(self, caller: Caller, conversation_id: str) -> Conversation:
-        """The conversation with the tools that there are now: a recorded decision, where they are others.
+        """Give the conversation the current tools; stored as a decision if they differ.
 
         Raises `NotFound` and `TurnInProgress`.
         """
@@ -158,7 +158,7 @@ class Conversations:
         return await self.store.conversations.change_conversation(caller, conversation_id, change, self.clock.now())
 
     def _policy(self, before: Conversation, asked: ConversationEdit, layout: str | None) -> str | None:
-        """The marker policy asked for; one that is its layout's own goes with it when the layout changes."""
+        """The requested marker policy. The default of a layout changes with the layout."""
         if asked.marker_policy is not None:
             return policy_named(asked.marker_policy).value
         own = self.layouts.get(before.layout)
@@ -170,7 +170,7 @@ class Conversations:
         return (await self.store.library.agent(caller, agent_id)).agent if agent_id is not None else None
 
     def _decisions(self, caller: Caller, before: Conversation, change: ConversationChange) -> Iterator[Decision]:
-        """What changes of the window; agent, project and effort are decided when a turn begins with them."""
+        """The changes of the window. Agent, project and effort are decided when the next turn begins."""
         for subject, old, new in (
             ("model", before.model, change.model),
             ("layout", before.layout, change.layout),
@@ -188,6 +188,6 @@ class Conversations:
             )
 
 
-def _effort(asked: str | Leave | None) -> str | Leave | None:
+def _effort(asked: str | Unchanged | None) -> str | Unchanged | None:
     """The effort in its one spelling."""
     return effort_named(asked) if isinstance(asked, str) else asked

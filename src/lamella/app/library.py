@@ -1,7 +1,7 @@
-"""Agents, projects and versions of the system prompt: what a user keeps beside conversations, checked and stored.
+"""Agents, projects and versions of the system prompt, validated and stored.
 
-A project's files are whole in the window if they fit, otherwise the model searches them. Which of the two is found by
-assembling the first request of a new conversation, as a message would.
+A project's files are included in the window if they fit, otherwise the model searches them. This is found by assembling
+the first request of a new conversation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from lamella.app.once import CreationRequest, Once
+from lamella.app.idempotency import CreationRequest, IdempotentCreation
 from lamella.app.providers import Models
 from lamella.context.assemble import assemble
 from lamella.context.choices import INCLUDED, subject_of
@@ -42,7 +42,7 @@ NO_TEXT = "it has no text that could be read"
 
 
 class FileReach(StrEnum):
-    """Where a file is."""
+    """Where the model finds a file."""
 
     IN_CONTEXT = "in_context"
     SEARCHED = "searched"
@@ -51,8 +51,8 @@ class FileReach(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FilePlace:
-    """Where a file is, and why."""
+class FileLocation:
+    """Where the model finds a file, and why."""
 
     place: FileReach
     why: str
@@ -60,7 +60,7 @@ class FilePlace:
 
 @dataclass(frozen=True, slots=True)
 class ProjectWindow:
-    """What a new conversation begins with, beside the project."""
+    """The initial settings of a new conversation, besides the project."""
 
     model: ModelFacts
     budget: int
@@ -69,8 +69,8 @@ class ProjectWindow:
     tools: tuple[ToolSpec, ...]
 
 
-def placed(project: StoredProject, window: ProjectWindow) -> dict[str, FilePlace]:
-    """For each file, by its id, where it is in a conversation that begins now."""
+def placed(project: StoredProject, window: ProjectWindow) -> dict[str, FileLocation]:
+    """For each file id, where the model finds it in a new conversation."""
     held = [_sized(file, number) for number, file in enumerate(project.files, start=1)]
     moment = datetime(2000, 1, 1, tzinfo=UTC)
     message = UserMessage("message", QUESTION, moment, "UTC", count_tokens(QUESTION))
@@ -88,12 +88,12 @@ def placed(project: StoredProject, window: ProjectWindow) -> dict[str, FilePlace
     try:
         decisions = assemble(context, window.layout).decisions
     except ContextLengthExceeded as error:
-        return {one.file_id: FilePlace(FileReach.SEARCHED, error.message) for one in held}
+        return {one.file_id: FileLocation(FileReach.SEARCHED, error.message) for one in held}
     return {one.file_id: _place(one, window.model, decisions) for one in held}
 
 
 def _sized(file: File, number: int) -> Attachment:
-    """A file without its content: only sizes decide, and they are known already."""
+    """A file without its content: only sizes matter, and they are known."""
     image = None
     if file.width is not None and file.height is not None:
         image = Image(file.id, file.media_type, file.width, file.height, "", b"")
@@ -101,18 +101,18 @@ def _sized(file: File, number: int) -> Attachment:
     return Attachment(file.id, number, file.name, file.media_type, file.size, file.tokens, text, image=image)
 
 
-def _place(file: Attachment, model: ModelFacts, decisions: Sequence[Decision]) -> FilePlace:
+def _place(file: Attachment, model: ModelFacts, decisions: Sequence[Decision]) -> FileLocation:
     if file.image is not None and model.images is None:
-        return FilePlace(FileReach.LEFT_OUT, f"{model.name} sees no pictures")
+        return FileLocation(FileReach.LEFT_OUT, f"{model.name} sees no pictures")
     if not has_content(file, model):
-        return FilePlace(FileReach.LEFT_OUT, NO_TEXT)
+        return FileLocation(FileReach.LEFT_OUT, NO_TEXT)
     about = subject_of(key_of(file), model.name)
     found = [d for d in decisions if d.kind is DecisionKind.PROJECT or d.subject == about]
     if not found:
-        return FilePlace(FileReach.IN_CONTEXT, f"“{file.title}” fits the window of {model.name}")
+        return FileLocation(FileReach.IN_CONTEXT, f"“{file.title}” fits the window of {model.name}")
     if found[-1].outcome == INCLUDED:
-        return FilePlace(FileReach.IN_CONTEXT, found[-1].why)
-    return FilePlace(FileReach.SEARCHED if file.image is None else FileReach.LEFT_OUT, found[-1].why)
+        return FileLocation(FileReach.IN_CONTEXT, found[-1].why)
+    return FileLocation(FileReach.SEARCHED if file.image is None else FileReach.LEFT_OUT, found[-1].why)
 
 
 MAX_PROJECT_FILES = 100
@@ -132,17 +132,18 @@ class Library:
     settings: EngineSettings
     counter: TokenCounter
     shipped: str
-    once: Once
+    once: IdempotentCreation
     clock: Clock
     ids: Ids
     files_held: Callable[[], None] = lambda: None
-    """Told when a project holds other files than before."""
+    """Called when a project's files changed."""
 
     # Agents
 
     async def create_agent(self, caller: Caller, given: Given, key: str | None = None) -> StoredAgent:
-        """A new agent; raises `InvalidRequest` for tools, a model or a layout that do not exist, and for one that
-        replaces the system prompt without a prompt."""
+        """Create an agent. Raises `InvalidRequest` for unknown tools, model or layout, and for one that replaces the
+        system prompt without a prompt.
+        """
         await self._check_agent(given, given.get("model"))
         _checked(Agent("", **given))
 
@@ -204,7 +205,7 @@ class Library:
         if tokens > budget:
             raise InvalidRequest(
                 f"This text has about {tokens:,} tokens; {facts.name} takes {budget:,} in all.",
-                hint="Shorten it, or put what it says into files of a project.",
+                hint="Shorten it, or move its content into files of a project.",
                 param=param,
             )
 
@@ -243,10 +244,10 @@ class Library:
 
     async def places(
         self, caller: Caller, project_id: str, model: str, layout: str | None
-    ) -> tuple[StoredProject, dict[str, FilePlace]]:
-        """A project, and where its files are for a model, in a layout or the usual one.
+    ) -> tuple[StoredProject, dict[str, FileLocation]]:
+        """A project, and where a model finds its files, in a layout or the default one.
 
-        Raises `NotFound`, and `InvalidRequest` for a model or a layout that does not exist.
+        Raises `NotFound`, and `InvalidRequest` for an unknown model or layout.
         """
         facts = self.models.facts(model)
         table = layout_named(layout or DEFAULT, self.layouts)
@@ -256,7 +257,7 @@ class Library:
         return project, await asyncio.to_thread(placed, project, window)
 
     async def add_project_file(self, caller: Caller, project_id: str, file_id: str) -> StoredProject:
-        """The project with this file behind the others; one that it has already stays where it is."""
+        """The project with this file added last; a file that it has keeps its place."""
 
         def added(now: ProjectContent) -> ProjectContent:
             return now if file_id in now.file_ids else replace(now, file_ids=(*now.file_ids, file_id))
@@ -264,7 +265,7 @@ class Library:
         return await self.change_project(caller, project_id, added)
 
     async def remove_project_file(self, caller: Caller, project_id: str, file_id: str) -> StoredProject:
-        """The project without this file; raises `NotFound` when it has no such file."""
+        """The project without this file. Raises `NotFound` if it does not have it."""
 
         def removed(now: ProjectContent) -> ProjectContent:
             if file_id not in now.file_ids:
@@ -277,11 +278,11 @@ class Library:
 
     @property
     def shipped_prompt(self) -> SystemPrompt:
-        """Version 0: the one that ships."""
+        """Version 0: the shipped one."""
         return SystemPrompt(0, self.shipped, "The one that ships.")
 
     async def current_prompt(self, caller: Caller) -> SystemPrompt:
-        """The newest version: what new conversations begin with."""
+        """The newest version, which new conversations use."""
         return await self.store.library.newest_system_prompt(caller) or self.shipped_prompt
 
     async def prompt(self, caller: Caller, version: int) -> SystemPrompt:
@@ -289,7 +290,7 @@ class Library:
         return self.shipped_prompt if version == 0 else await self.store.library.system_prompt(caller, version)
 
     async def prompts(self, caller: Caller, query: PageQuery) -> Page[SystemPrompt]:
-        """The versions; the one that ships is the oldest."""
+        """The versions; the shipped one is the oldest."""
         if query.order == "asc" and query.after is None:
             rest = await self.store.library.system_prompts(caller, replace(query, after="0"))
             kept = rest.data[: query.limit - 1]

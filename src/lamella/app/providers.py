@@ -1,4 +1,4 @@
-"""Which models can be asked, and the adapters that ask them. The SDKs are loaded in a thread, after the start."""
+"""The models that can be asked, and their adapters. SDKs are loaded in a thread, after the start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.models import SHIPPED_WIRES, ModelFacts, WireProtocol
 from lamella.core.ports import ChatModel, ModelSource, OpenModel
 from lamella.llm.model_table import ModelTable
-from lamella.llm.patient import LoggedModel, PatientModel, ProtectedBases, all_protected
+from lamella.llm.retry import LoggedModel, ProtectedBases, RetryingModel, all_protected
 from lamella.settings import Settings
 
 DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai": "gpt-6.1-terra"}
@@ -37,7 +37,7 @@ class Models(ModelSource, Protocol):
         ...
 
     def facts(self, name: str) -> ModelFacts:
-        """What is known of a model that is served here; raises `InvalidRequest` otherwise."""
+        """The facts of a model that is served here. Raises `InvalidRequest` otherwise."""
         ...
 
     def names(self) -> tuple[str, ...]:
@@ -45,21 +45,21 @@ class Models(ModelSource, Protocol):
         ...
 
     async def open_silent(self, name: str) -> OpenModel:
-        """As `open`, a model that logs nothing of what it is asked and answers, whatever is set, and asks once."""
+        """As `open`, a model that never logs requests or answers, and does not retry."""
         ...
 
     async def warm(self) -> None:
-        """Load what the default model needs while nobody waits."""
+        """Load what the default model needs in advance."""
         ...
 
     async def close(self) -> None:
-        """Let go of what was opened."""
+        """Close all open models."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a provider is, and as whom we speak to it."""
+    """A provider's address and our credentials."""
 
     provider: str
     base_url: str
@@ -70,12 +70,12 @@ class Endpoint:
 
     @property
     def account(self) -> str:
-        """What caches are shared by: the address and a fingerprint of the key, never the key."""
+        """The account of shared caches: the address and a fingerprint of the key, never the key."""
         return f"{self.base_url}#{blake2b(self.key.encode(), digest_size=8).hexdigest()}"
 
 
 def endpoints(settings: Settings) -> Mapping[str, Endpoint]:
-    """The providers that are configured: by a key, or by the address of a server that needs none."""
+    """The configured providers: by a key, or by the address of a server that needs none."""
     found = {}
     for provider, key, url, usual in (
         ("anthropic", settings.anthropic_api_key, settings.anthropic_base_url, ANTHROPIC_URL),
@@ -95,12 +95,12 @@ def endpoints(settings: Settings) -> Mapping[str, Endpoint]:
 
 
 def usual_url(provider: str) -> str:
-    """Where a vendor serves its models."""
+    """The default address of a vendor."""
     return {"anthropic": ANTHROPIC_URL, "openai": OPENAI_URL}[provider]
 
 
 def vendor_of(name: str) -> str | None:
-    """Who makes a model, as far as its name tells; servers that speak a vendor's protocol have models of any name."""
+    """The vendor of a model, as far as its name tells; compatible servers have models of any name."""
     if name.startswith("claude"):
         return "anthropic"
     if name.startswith(("gpt-", "o1", "o3")):
@@ -134,7 +134,7 @@ class Providers:
         return self._simulator is not None
 
     def provider_of(self, name: str) -> str:
-        """Which configured provider serves this model; raises `InvalidRequest` when none does."""
+        """The configured provider that serves this model. Raises `InvalidRequest` if none does."""
         if name == DEMONSTRATION_MODEL and self.is_demonstration:
             return "anthropic"
         said, _, rest = name.partition(":")
@@ -151,7 +151,7 @@ class Providers:
         )
 
     def facts(self, name: str) -> ModelFacts:
-        """What is known of a model that is served here; raises `InvalidRequest` otherwise."""
+        """The facts of a model that is served here. Raises `InvalidRequest` otherwise."""
         provider = self.provider_of(name)
         facts = self._table.facts(name.removeprefix(f"{provider}:"), provider)
         if facts.protocol not in SHIPPED_WIRES:
@@ -187,13 +187,13 @@ class Providers:
             endpoint = await self._endpoint(name)
             key = f"{endpoint.account}/{facts.protocol}/{facts.name}"
             if key not in self._models:
-                patient = PatientModel(
+                retrying = RetryingModel(
                     await adapter(facts, endpoint, self._protected),
                     SystemClock(),
                     patience=endpoint.timeout,
                     retries=endpoint.retries,
                 )
-                self._models[key] = OpenModel(patient, endpoint.account)
+                self._models[key] = OpenModel(retrying, endpoint.account)
             return self._models[key]
 
     async def open_silent(self, name: str) -> OpenModel:
@@ -220,7 +220,7 @@ class Providers:
         )
 
     async def warm(self) -> None:
-        """Load the SDK and start the demonstration while nobody waits."""
+        """Load the SDK and start the demonstration in advance."""
         await self.open(self.default)
 
     async def close(self) -> None:
@@ -232,7 +232,7 @@ class Providers:
 
 
 async def adapter(facts: ModelFacts, endpoint: Endpoint, protected: ProtectedBases = all_protected) -> ChatModel:
-    """The adapter for a model; its SDK is imported in a thread (a second). It asks once: see `PatientModel`."""
+    """The adapter for a model; its SDK is imported in a thread (a second). It asks once: see `RetryingModel`."""
     made = _build(await load_wire(facts.protocol), facts, endpoint)
     return LoggedModel(made, endpoint.base_url, protected) if endpoint.log_bodies else made
 

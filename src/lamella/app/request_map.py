@@ -27,7 +27,7 @@ _Regions = dict[str, list[list[float]]]
 
 @dataclass(frozen=True, slots=True)
 class MappedSegment:
-    """A segment in its place. The four counts are apportioned from the bill where `measured`, else expected."""
+    """A segment in the window. The four counts are apportioned from the bill if `measured`, else expected."""
 
     segment: StoredSegment
     zone: str
@@ -42,7 +42,7 @@ class MappedSegment:
 
 @dataclass(frozen=True, slots=True)
 class RequestMap:
-    """What stood in the window of a request, segment by segment with its tokens, and why it read what it read."""
+    """The window of a request, segment by segment with tokens, and why it read what it read."""
 
     record: RequestRecord
     segments: tuple[MappedSegment, ...]
@@ -59,11 +59,10 @@ class _Share:
 
 
 def map_request(record: RequestRecord, blocks: Sequence[StoredBlock]) -> tuple[MappedSegment, ...]:
-    """Split the bill over the segments by their local weight: what was read, then what was written, then the rest.
+    """Distribute the bill over the segments by local weight: tokens read first, then written, then fresh.
 
-    Where nothing was billed yet, the estimate is split as the plan expects it.
-    Where the bill is what was predicted, the borders between the three are known to the block; else they are where
-    the tokens add up.
+    Without a bill the estimate is distributed as the plan expects. If the bill equals the prediction, the borders are
+    exact to the block; otherwise they are where the tokens add up.
     """
     texts = {block.digest: block.data for block in blocks}
     mapped, block_index = [], 0
@@ -112,7 +111,7 @@ def _as_predicted(record: RequestRecord, usage: Usage) -> bool:
 
 
 def _regions(record: RequestRecord) -> _Regions:
-    """The local weight of each block, by segment, in the region where the plan saw it."""
+    """The local weight of each block, by segment, in the region that the plan expected."""
     hit = -1 if record.predicted_hit is None else record.predicted_hit
     last = max((marker.index for marker in record.markers), default=-1)
     regions: _Regions = {"read": [], "written": [], "fresh": []}
@@ -159,7 +158,7 @@ def _overlap(start: float, end: float, low: float, high: float) -> float:
 
 
 def _preview(blocks: Sequence[bytes]) -> str:
-    """The first words of a segment, whatever the provider's JSON around them looks like."""
+    """The first words of a segment, from any provider's JSON."""
     text = ""
     for data in blocks:
         text += _text(decode(data)) + " "

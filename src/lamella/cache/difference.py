@@ -1,4 +1,4 @@
-"""Finds where a request stops beginning like the one before it: the block, the byte, and who changed it."""
+"""Finds the first difference between a request and the one before it: the block, the byte, and who changed it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lamella.core.models import EFFORT_SUBJECT as EFFORT
 from lamella.core.records import RequestRecord, StoredDecision, StoredSegment
 
 AROUND = 40
-"""Bytes that are shown before and behind the first that differs."""
+"""Bytes shown before and after the first difference."""
 
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}:\d{2}|\b\d{10,13}\b|(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b|20\d{2}\b")
-"""What a date or a time looks like."""
+"""Matches dates and times."""
 
 _SETTINGS = ("tool_choice", "parallel_tool_calls", "thinking", "reasoning", "output_config", "text", "verbosity")
-"""What of a request's head is part of a cache's key."""
+"""Fields of a request's head that are part of the cache key."""
 
 
 class Origin(StrEnum):
@@ -37,10 +37,11 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first block of the request before that is another now, counted from 0, and the first byte of it that is.
+    """The first block, counted from 0, that differs from the request before, and the first different byte in it.
 
-    `segment` stood there before; `now` stands there now, None where the window ends before. `was` and `becomes` are
-    the text around that byte; "" where the bytes are not known. `reordered`: the same blocks in another order.
+    `segment` is the old segment at this place; `now` is the new one, None if the window ends before it. `was` and
+    `becomes` are the old and new text around that byte, "" if the bytes are not stored. `reordered`: the same blocks in
+    another order.
     """
 
     segment: StoredSegment
@@ -53,9 +54,9 @@ class Difference:
 
 
 def difference(before: RequestRecord, request: RequestRecord, data: Mapping[str, bytes]) -> Difference | None:
-    """Where `request` stops beginning as the one before; None where it begins with all of it.
+    """The first difference between `request` and the one before. Returns None if it begins with all of that.
 
-    `data` are the bytes of blocks by digest, as far as they are known.
+    `data` has the stored bytes of blocks by digest.
     """
     block = 0
     for index, old in enumerate(before.segments):
@@ -67,10 +68,11 @@ def difference(before: RequestRecord, request: RequestRecord, data: Mapping[str,
 
 
 def is_behind(found: Difference, before: RequestRecord, cached: int) -> bool:
-    """Whether a difference stands behind what the request before had cached: so many tokens, up to its last marker.
+    """Whether a difference is after the cached prefix of the request before, which has `cached` tokens up to its last
+    marker.
 
-    What moves stands there, and that it is another each time costs nothing. Without markers tokens tell, by local
-    weight.
+    Segments that move are after it, so their changes cost nothing. Without markers this is decided by tokens, in local
+    weights.
     """
     if before.markers:
         return found.block > max(marker.index for marker in before.markers)
@@ -102,16 +104,16 @@ def _around(data: bytes, byte: int) -> str:
 
 
 def settings_changed(before: RequestRecord, request: RequestRecord) -> tuple[str, ...]:
-    """What beside the blocks is another and part of the cache's key, by name."""
+    """Names of the settings outside of the blocks that are part of the cache key and differ."""
     return tuple(name for name in _SETTINGS if before.head.get(name) != request.head.get(name))
 
 
 def decided(
     decisions: Sequence[StoredDecision], before: RequestRecord, request: RequestRecord, segment: StoredSegment
 ) -> Decision | None:
-    """The newest decision between the two requests: the one that names the segment, else one about the window.
+    """The newest decision between the two requests that names the segment, else the newest about the window.
 
-    One that names a segment in front of it, which both windows begin with, changed something else.
+    A decision that names a segment before the difference explains another change.
     """
     ids = [one.id for one in before.segments]
     same = set(ids[: ids.index(segment.id)])
@@ -136,7 +138,7 @@ _OF_THE_WINDOW = (
 )
 
 SHORTER = (DecisionKind.PRUNE, DecisionKind.SESSION, DecisionKind.CUT)
-"""What makes a prefix shorter because that was wanted."""
+"""Decisions that shorten the prefix on purpose."""
 
 _BY_KIND = {
     DecisionKind.BRANCH: Origin.USER,
@@ -147,7 +149,7 @@ _BY_SUBJECT = {"agent": Origin.AGENT, "tools": Origin.TOOLS, "project": Origin.U
 
 
 def origin_of(decision: Decision) -> Origin:
-    """Who is behind a decision."""
+    """Who made a decision."""
     if decision.kind is not DecisionKind.SETTING:
         return _BY_KIND.get(decision.kind, Origin.ENGINE)
     if "grant" in decision.subject:
@@ -156,13 +158,13 @@ def origin_of(decision: Decision) -> Origin:
 
 
 def undecided(found: Difference) -> tuple[Origin, str]:
-    """Who changed a prefix without a decision, and in words how: by what stands there."""
+    """Who changed a prefix without a decision, and a description of the change, derived from the segment."""
     old, new = found.segment, found.now
     if old.kind == "tools":
-        how = "the tools stand in another order" if found.reordered else "a tool is described differently"
+        how = "the tools are in another order" if found.reordered else "a tool is described differently"
         return Origin.TOOLS, f"{how}, as their server gave them"
     if found.was and found.becomes and _is_time(found):
-        return Origin.CLOCK, "a date or a time stands there, and it is another in every request"
+        return Origin.CLOCK, "it has a date or a time, which differs in every request"
     if old.lifetime != "session":
         return Origin.LAYOUT, f"that part lives for a {old.lifetime} only"
     if old.kind in ("user", "files") and new is not None and new.kind in ("user", "files"):
@@ -183,14 +185,14 @@ def _alike(one: str, other: str) -> bool:
 
 
 def places(found: Difference) -> Iterator[str]:
-    """In words where it is: the block and the byte, both counted from 0."""
+    """The place in words: block and byte, counted from 0."""
     yield f"block {found.block}"
     if found.was or found.becomes:
         yield f"byte {found.byte}"
 
 
 class Cause(StrEnum):
-    """What happened to what was cached."""
+    """Why cached tokens were not read."""
 
     NOT_BILLED = "not_billed"
     FIRST = "first"

@@ -21,20 +21,20 @@ Entry = CacheEntry
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What of a ledger is not as it was: entries that are new or others, and keys that are not there any more."""
+    """The changes of a ledger: new and changed entries, and removed keys."""
 
     entries: tuple[CacheEntry, ...]
     forgotten: tuple[str, ...]
 
 
 def _unheard() -> None:
-    """Nobody keeps it."""
+    """Default for ledgers that are not stored."""
 
 
 class Ledger:
-    """Entries by chain key. Shared by all conversations of an account; the key holds account, model and salts.
+    """Cache entries by chain key, shared by all conversations of an account. The key includes account, model and salts.
 
-    It lives in memory. `changed` is called whenever something is noted, for whoever keeps it; `take` gives them what.
+    It is in memory. `changed` is called after each change, for code that stores it; `take` returns the changes.
     """
 
     def __init__(self, entries: Iterable[CacheEntry] = (), changed: Callable[[], None] = _unheard) -> None:
@@ -49,7 +49,7 @@ class Ledger:
         return entry if entry is not None and entry.live(now) else None
 
     def measured(self, key: str) -> int | None:
-        """The tokens of this prefix where a bill has told them, also after its life: they don't change."""
+        """The billed tokens of this prefix, also after it expired: they don't change."""
         entry = self._entries.get(key)
         return entry.tokens if entry is not None and entry.exact else None
 
@@ -62,7 +62,7 @@ class Ledger:
             self._sweep_at = max(1024, 2 * len(self._entries))
 
     def renew(self, key: str, now: datetime) -> None:
-        """Note that a request which started at `now` read this prefix: its life starts anew."""
+        """Note that a request which started at `now` read this prefix, which renews its lifetime."""
         entry = self._entries.get(key)
         if entry is not None:
             self._entries[key] = replace(entry, used_at=now)
@@ -74,13 +74,13 @@ class Ledger:
             self._note(key)
 
     def take(self) -> Changes:
-        """What has changed since the last time."""
+        """The changes since the last call."""
         fresh, self._fresh = self._fresh, set()
         there = tuple(self._entries[key] for key in sorted(fresh) if key in self._entries)
         return Changes(there, tuple(sorted(key for key in fresh if key not in self._entries)))
 
     def give_back(self, changes: Changes) -> None:
-        """Note that what was taken could not be kept."""
+        """Return changes that could not be stored, so that the next `take` includes them."""
         self._fresh |= {entry.key for entry in changes.entries} | set(changes.forgotten)
 
     def _note(self, key: str) -> None:
@@ -89,14 +89,15 @@ class Ledger:
 
 
 LEVELS: tuple[Level, ...] = ("tools", "system", "messages")
-"""In the order of a prefix: what changes one changes all behind it."""
+"""In prefix order: a change of one level changes all later ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheLoss:
-    """What a change beside the blocks keeps a request from reading: from which level on, and about how many tokens.
+    """The cached tokens that a request can't read because a setting outside of its blocks changed: from which level on,
+    and about how many.
 
-    `cost` is what it costs in US dollars to have them written again in place of read.
+    `cost` is the extra US dollars for writing them instead of reading them.
     """
 
     level: Level
@@ -107,9 +108,9 @@ class CacheLoss:
 def cache_loss(
     of: Chain, before: Mapping[Level, str], ledger: Ledger, now: datetime, model: ModelFacts
 ) -> CacheLoss | None:
-    """What `of` can't read that it could with the salts of `before`; None where they are the same.
+    """The loss of `of` compared with the salts of `before`. Returns None if the salts are equal.
 
-    A prefix that is not cached now costs nothing, and neither does one that is cached under both.
+    Prefixes that are not cached, or cached under both salts, cost nothing.
     """
     level = next((name for name in LEVELS if before.get(name, "") != of.salts.get(name, "")), None)
     if level is None:

@@ -10,7 +10,7 @@ spends markers by how much hangs on each:
 3. the end of what never changes (`FIXED`), the last block that the next pruning spares (`SPARED`), and the end of what
    a compaction leaves (`SYSTEM`): they cost nothing more, and are read when what follows them has changed.
 
-What is new is written only if it is likely to be read before it expires (`rhythm.life_worth`). Example: 20,000 new
+What is new is written only if it is likely to be read before it expires (`forecast.life_worth`). Example: 20,000 new
 tokens, and a next request within five minutes with a chance of 0.85. Writing costs 5,000 more than not writing; reading
 saves 18,000, so it pays from a chance of about 5,000 / 18,000 = 0.28 on. Of the last request of a conversation nothing
 is written.
@@ -28,8 +28,8 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import pairwise
 
+from lamella.cache.forecast import RequestForecast, Tail, life_worth, worth_a_step
 from lamella.cache.ledger import Entry, Ledger
-from lamella.cache.rhythm import Rhythm, Tail, life_worth, worth_a_step
 from lamella.cache.window import Chain, PlannedWindow, window_of
 from lamella.core.errors import InvalidRequest
 from lamella.core.models import Markers, ModelFacts
@@ -43,10 +43,11 @@ LOOKBACK = 20
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a plan is made from, besides the chain and the ledger. `ttl` is asked of providers that sell several.
+    """The input of a plan, in addition to the chain and the ledger. `ttl` is the requested lifetime, for providers that
+    sell several.
 
-    `rhythm` is that of the conversation; without one every marker is taken to be read in time. `taken` are markers that
-    somebody else has placed in the same request.
+    `forecast` is the conversation's; without one every marker is assumed to be read in time. `taken` is the number of
+    markers that are already placed in the request.
     """
 
     model: ModelFacts
@@ -55,7 +56,7 @@ class Facts:
     now: datetime
     seed_markers: tuple[SeedMarker, ...] = ()
     ttl: Ttl | None = None
-    rhythm: Rhythm | None = None
+    forecast: RequestForecast | None = None
     taken: int = 0
 
 
@@ -68,12 +69,14 @@ class Placed:
 
 
 def reach(model: ModelFacts) -> int:
-    """Positions that a marker covers, itself included: OpenAI's explicit breakpoints match only where they stand."""
+    """The number of positions that a marker covers, including its own. OpenAI's explicit breakpoints cover only their
+    own.
+    """
     return LOOKBACK if model.markers is Markers.ANTHROPIC else 1
 
 
 def life(facts: Facts) -> Ttl:
-    """What was asked for where the provider sells it, else the shortest life that it sells."""
+    """The requested lifetime if the provider sells it, else the shortest."""
     lives = facts.model.lives
     return facts.ttl if facts.ttl in lives else lives[0]
 
@@ -97,9 +100,9 @@ SYSTEM = "the end of what a compaction leaves as it is"
 
 
 def planned(window: PlannedWindow, ledger: Ledger, facts: Facts) -> Placed:
-    """The places, by how much hangs on each; what is already cached is marked in any case.
+    """The places for markers, most valuable first. Cached prefixes are marked in any case.
 
-    Where something moves, the end of the turn is marked too: a tool loop reads it again before it has moved.
+    If a segment moves, the end of the turn is marked too: a tool loop reads it again before it moves.
     """
     blocks = window.chain.blocks
     moves = window.moving()
@@ -136,8 +139,9 @@ def planned(window: PlannedWindow, ledger: Ledger, facts: Facts) -> Placed:
 
 
 def only_read(placed: Placed, window: PlannedWindow, ledger: Ledger, facts: Facts) -> Placed:
-    """Of these places those that write nothing, and the end of what is cached: of a request that no other follows,
-    whatever policy places its markers, nothing would ever be read."""
+    """Only the places that write nothing, and the end of the cached prefix. Used for a request that no other continues
+    from, since its writes would never be read.
+    """
     deepest = deepest_entry(window.chain, ledger, facts.now, len(window.chain.blocks) - 1)
     if deepest is None:
         return Placed(notes=placed.notes)
@@ -148,12 +152,12 @@ def only_read(placed: Placed, window: PlannedWindow, ledger: Ledger, facts: Fact
 
 
 def _goes_on(facts: Facts) -> bool:
-    rhythm = facts.rhythm
-    return rhythm is None or facts.ttl is not None or worth_a_step(rhythm, facts.model, life(facts))
+    forecast = facts.forecast
+    return forecast is None or facts.ttl is not None or worth_a_step(forecast, facts.model, life(facts))
 
 
 def _turn_end(window: PlannedWindow, moves: int) -> int | None:
-    """The end of the turn, where something that moves stands before it, from the block `moves` on."""
+    """The end of the turn, if a segment before it moves, from block `moves` on."""
     trailing, blocks = Zone.TRAILING, window.chain.blocks
     if moves == len(blocks) or blocks[0].level != "tools":
         return None
@@ -163,21 +167,23 @@ def _turn_end(window: PlannedWindow, moves: int) -> int | None:
 
 
 def _life_of(end: int, deepest: int | None, window: PlannedWindow, ledger: Ledger, facts: Facts) -> Ttl | None:
-    """The life that a tail up to `end` is written with; None where writing it does not pay.
+    """The lifetime for a prefix up to `end`. Returns None if writing it does not pay.
 
-    What is cached is read whatever its marker says. A life that was asked for is what somebody wants to pay.
+    A cached prefix is read whatever the marker says. A requested lifetime is always used.
     """
-    if facts.rhythm is None or facts.ttl is not None:
+    if facts.forecast is None or facts.ttl is not None:
         return life(facts)
     whole, cached, lives = window.tokens(end), 0, None
     if deepest is not None:
         entry = ledger.live(window.chain.keys[deepest], facts.now)
         cached, lives = min(window.tokens(deepest), whole), entry.ttl if entry else None
-    return life_worth(Tail(whole, cached, lives), facts.rhythm, facts.model)
+    return life_worth(Tail(whole, cached, lives), facts.forecast, facts.model)
 
 
 def _free(window: PlannedWindow, ledger: Ledger, facts: Facts, deepest: int | None, moves: int) -> Mapping[int, str]:
-    """Places before the others, the dearest first: what is written up to the last marker costs no more with these."""
+    """Places before the others, most expensive first: they cost nothing more, because the blocks up to the last marker
+    are written anyway.
+    """
     segments = window.segments
     places: dict[int, str] = {}
     fixed = window.last_markable(window.first(segment.zone is not Zone.FIXED for segment in segments))
@@ -195,8 +201,9 @@ def _free(window: PlannedWindow, ledger: Ledger, facts: Facts, deepest: int | No
 
 
 def _spared(window: PlannedWindow, ledger: Ledger, facts: Facts, deepest: int | None) -> int | None:
-    """The block before the first result that a pruning can still take, where it is written now; else the deepest entry
-    before it."""
+    """The block before the first result that a pruning may take, if it is written now; else the deepest entry before
+    it.
+    """
     end = window.first("TR" in segment.letters for segment in window.segments)
     if not 0 < end < len(window.chain.blocks):
         return None
@@ -208,7 +215,7 @@ def _spared(window: PlannedWindow, ledger: Ledger, facts: Facts, deepest: int | 
 
 
 class MarkerPolicy(StrEnum):
-    """Who decides where markers go; a setting apart from the layout."""
+    """How markers are placed; a setting independent of the layout."""
 
     PLANNER = "planner"
     SEED = "seed"
@@ -259,7 +266,7 @@ def plan(chain: Chain, ledger: Ledger, facts: Facts, policy: MarkerPolicy) -> Pl
                 placed = Placed(_seeded(window, facts))
             case MarkerPolicy.PLANNER:
                 placed = planned(window, ledger, facts)
-        if facts.rhythm is not None and facts.rhythm.is_over and policy is not MarkerPolicy.OFF:
+        if facts.forecast is not None and facts.forecast.is_over and policy is not MarkerPolicy.OFF:
             placed = only_read(placed, window, ledger, facts)
     free = max(0, MAX_MARKERS - facts.taken)
     notes = placed.notes
@@ -293,7 +300,7 @@ def _seeded(window: PlannedWindow, facts: Facts) -> tuple[Marker, ...]:
 
 
 def _end(window: PlannedWindow, where: Callable[[Segment], bool]) -> int:
-    """Where the last segment that is so ends; 0 when none is."""
+    """The end of the last segment for which `where` is true; 0 if there is none."""
     segments = window.segments
     return window.starts[next((n for n in range(len(segments), 0, -1) if where(segments[n - 1])), 0)]
 
@@ -318,9 +325,9 @@ def _last_write(markers: Sequence[Marker], facts: Facts) -> int | None:
 
 
 def lookup(chain: Chain, markers: Sequence[Marker], ledger: Ledger, facts: Facts) -> tuple[int | None, Entry | None]:
-    """The deepest live entry that the provider will find: from each marker, last first, as far as it looks back.
+    """The deepest live entry that the provider will find, looking back from each marker, last first.
 
-    Providers that cache without markers are taken to find the deepest prefix.
+    Providers that cache without markers are assumed to find the deepest prefix.
     """
     positions = reach(facts.model) if facts.model.markers is not Markers.NONE else len(chain.blocks)
     ends = [marker.index for marker in reversed(markers)]
@@ -335,9 +342,9 @@ def lookup(chain: Chain, markers: Sequence[Marker], ledger: Ledger, facts: Facts
 
 
 def note_written(made: Plan, ledger: Ledger, facts: Facts) -> None:
-    """The response began: what it wrote can be read from now on, with its life since the request began.
+    """Note that the response began: what it wrote can be read, with a lifetime counted from the start of the request.
 
-    What is read lives on. Anthropic renews every marked entry, OpenAI only the one that was read.
+    Reads renew entries: Anthropic renews every marked entry, OpenAI only the one that was read.
     """
     for place in _places(made, facts):
         key = made.chain.keys[place.index]
@@ -354,10 +361,11 @@ def note_written(made: Plan, ledger: Ledger, facts: Facts) -> None:
 
 
 def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
-    """The bill came: it corrects the sizes that `note_written` noted, and takes back what was too short to be cached.
+    """Note the bill: it corrects the sizes that `note_written` noted, and removes entries that were too short to be
+    cached.
 
-    The billed count is exact at the last place, and what was read at the hit; places between get their share. A bill
-    that nobody sent, an estimate, and figures that do not add up correct nothing.
+    The billed count is exact at the last place, the tokens read at the hit; sizes in between are interpolated.
+    Estimated or inconsistent bills correct nothing.
     """
     places = _places(made, facts)
     if not places or usage.input_estimated or not usage.input or usage.fresh < 0:
@@ -393,8 +401,9 @@ def _measured_by(made: Plan, last: int, usage: Usage, ledger: Ledger, facts: Fac
 
 
 def _was_hit(made: Plan, hit: int, read: int, ledger: Ledger, facts: Facts) -> bool:
-    """Whether what was read is the predicted prefix: its measured tokens, or nearer to its estimate than to the entry
-    before it, which is what a provider reads that has lost it."""
+    """Whether the predicted prefix was read: by its measured tokens, or because the figure is nearer to its estimate
+    than to the entry before it, which a provider reads if it lost this one.
+    """
     if ledger.measured(made.chain.keys[hit]) is not None:
         return read == made.read
     before = deepest_entry(made.chain, ledger, facts.now, hit - 1)
@@ -413,7 +422,9 @@ def _tokens_at(index: int, window: PlannedWindow, ends: Sequence[tuple[int, int]
 
 
 def _places(made: Plan, facts: Facts) -> tuple[Marker, ...]:
-    """Where a request is written: at its markers. A provider without markers keeps all that comes back: what stays."""
+    """The places that a request writes: its markers. A provider without markers keeps everything that stays in the
+    window.
+    """
     if facts.model.markers is not Markers.NONE:
         return made.markers
     end = made.window.moving()

@@ -20,8 +20,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lamella.cache.economics import Prospect, chance_of_reading, prune_calls
-from lamella.context.choices import ALL, EXTRACTS, Known, pruned_steps
+from lamella.cache.economics import ExpectedCalls, chance_of_reading, prune_calls
+from lamella.context.choices import ALL, EXTRACTS, KnownDecisions, pruned_steps
 from lamella.context.results import (
     EXTRACT_TOKENS,
     EXTRACT_VERSION,
@@ -41,16 +41,16 @@ EXTRACT_AT_MOST = EXTRACT_TOKENS + 4
 """Local tokens that an extract adds to a stub at most."""
 
 QUESTION_TOKENS = MESSAGE_TOKENS + 24
-"""What a question costs beside its text: its frame and its time."""
+"""Tokens of a question in addition to its text: its frame and its time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownWindow:
-    """The turns of a window, what is known of it, and the tools whose results are kept."""
+    """The turns of a window, with its known facts and the tools whose results are kept."""
 
     conversation_id: str
     turns: Sequence[Turn]
-    known: Known
+    known: KnownDecisions
     calibration: float
     kept: Collection[str] = ()
     readable: bool = False
@@ -59,7 +59,7 @@ class ShownWindow:
     """Whether the stubs of a pruning made now keep extracts."""
 
     def results(self, step: Step, kept: Collection[str]) -> int:
-        """Local tokens of a step's results as they are shown whole or cut, without those of the tools `kept`."""
+        """Local tokens of a step's results as shown, whole or cut, without those of the tools `kept`."""
         return _counted(cut_results(step, self.known.cuts, readable=self.readable), kept)
 
     def stubs(self, turn: Turn, step: Step, kept: Collection[str], *, extracting: bool) -> int:
@@ -94,23 +94,23 @@ class ShownWindow:
         return int(local * self.calibration)
 
     def hidden(self) -> int:
-        """Tokens of the results behind stubs, whole: whoever summarises the window reads them with the instruction."""
+        """Tokens of the whole results that stubs replace; a summariser reads them with the instruction."""
         stubbed = self._stubbed()
         local = sum(self.results(step, ()) for turn in self.turns for step in turn.steps if step.id in stubbed)
         return int(local * self.calibration)
 
     def answers(self) -> int:
-        """Tokens that the model made: answers, thinking and calls, as far as they stand in the window."""
+        """Tokens that the model generated and that are in the window: answers, thinking and calls."""
         return int(sum(said_tokens(step) for turn in self.turns for step in turn.steps) * self.calibration)
 
     @property
     def since_pruning(self) -> int:
-        """Steps behind the boundary."""
+        """Number of steps after the boundary."""
         return sum(len(turn.steps) for turn in self.turns) - len(self._stubbed())
 
     @property
     def read_again(self) -> float:
-        """How likely a result that becomes a stub is read again, by what this window shows."""
+        """The chance that a pruned result is read again, learned from this window."""
         stubbed = self._stubbed()
         steps = [step for turn in self.turns for step in turn.steps]
         read = sum(call.name == READ_MESSAGE for step in steps for call in step.calls)
@@ -123,7 +123,7 @@ class ShownWindow:
         return {id: id in extracted for id in pruned_steps(turns, self.known.boundary(turns))}
 
     def _shown(self, turn: Turn, step: Step, stubbed: Mapping[str, bool]) -> int:
-        """A step as it stands in the window; results of tools that keep them are counted as stubs with the others."""
+        """A step as the window shows it. Results that tools keep are counted as stubs with the others."""
         if step.results and (step.id in stubbed or self.known.cuts):
             results = self.results(step, ())
             if step.id in stubbed:
@@ -138,7 +138,7 @@ def summaries_tokens(summaries: Iterable[Summary], calibration: float) -> int:
 
 
 def _head(turn: Turn) -> int:
-    """What stands before a turn's first answer."""
+    """Local tokens of a turn before its first answer."""
     user = turn.user
     dynamic = count_tokens(user.dynamic) if user.dynamic else 0
     return user.tokens + QUESTION_TOKENS + dynamic + sum(file.tokens for file in user.files)
@@ -152,16 +152,16 @@ PrunePolicy = Literal["auto", "keep_all", "keep_none"]
 
 
 PruneWhen = Literal["full", "pays"]
-"""When results are pruned that nobody asked for."""
+"""When automatic pruning runs: `full` at the threshold only, `pays` also by price."""
 
 PRUNE_THRESHOLD = 8_000
-"""Tokens of results that start a pruning if it waits for a threshold and none is set."""
+"""The default threshold, in tokens of results."""
 
 NEWEST_TURNS = 2
-"""Turns whose results no price takes: the next question is mostly about them."""
+"""Turns whose results are never pruned by price: the next question is mostly about them."""
 
 LEAST_AT_ONCE = 4_000
-"""Tokens that a pruning by price takes out at least."""
+"""The fewest tokens that a pruning by price removes."""
 
 PRUNE_MARGIN = 1.5
 """How many times its cost a pruning by price is expected to save."""
@@ -169,12 +169,12 @@ PRUNE_MARGIN = 1.5
 
 @dataclass(frozen=True, slots=True)
 class PruneSettings:
-    """Tokens of results behind the boundary that start a pruning, and of the newest that stay; and the policy.
+    """The tokens of results after the boundary that start a pruning, the tokens of the newest results that stay, and
+    the policy.
 
-    `threshold` None: `THRESHOLD` if pruning waits for one, none if it goes by price. `when`: at the threshold alone, or
-    already when it pays, which never takes the results of the newest turns.
-    `auto`: results of tools that ask for it stay until a compaction. `keep_all`: all of them do, as long as they can.
-    `keep_none`: none stays when its turn has ended.
+    `threshold` None: `THRESHOLD` if pruning waits for one, none if it goes by price. `when`: at the threshold only, or
+    also by price, which never takes the results of the newest turns. `auto`: results of tools that ask for it stay
+    until a compaction. `keep_all`: all results stay, while they fit. `keep_none`: results go when their turn ends.
     """
 
     threshold: int | None = None
@@ -185,7 +185,7 @@ class PruneSettings:
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What a pruning does: `before` and `after` are the tokens of the results behind the old boundary."""
+    """A pruning. `before` and `after` are the tokens of the results after the old boundary."""
 
     decision: Decision
     before: int
@@ -204,13 +204,13 @@ def prune(
     who: str,
     asked: bool = False,
     full: str = "",
-    prospect: Prospect | None = None,
+    prospect: ExpectedCalls | None = None,
 ) -> Pruning | None:
-    """Move the boundary past the results that are older than the newest `keep` tokens; None if nothing calls for it.
+    """Move the boundary so that only the newest `keep` tokens of results stay. Returns None if nothing is due.
 
-    Only whole steps are pruned, so that parallel calls stay together; a result that is cut counts as what is shown of
-    it. `asked` for, it is done below the threshold too; `full` says why nothing can be kept any longer. `prospect` says
-    what calls cost from now on: with it, it is done as soon as it pays; without, the threshold alone decides.
+    Only whole steps are pruned, so parallel calls stay together; a cut result counts as it is shown. `asked`: prune
+    below the threshold too. `full` says why nothing can be kept. `prospect` has the expected calls: with it, prune as
+    soon as it pays; without it, only the threshold counts.
     """
     if settings.policy == "keep_all" and not (asked or full):
         return None
@@ -233,8 +233,9 @@ def prune(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What can be pruned: the steps, each with its turn, and the tokens of the results after the old boundary, of
-    which the `newest` stay. `after` is what is left of them at most, stubs included."""
+    """The steps that can be pruned, each with its turn, and the tokens of results after the old boundary, of which the
+    `newest` stay. `after` is the most that remains of them, including stubs.
+    """
 
     steps: Sequence[tuple[Turn, Step]]
     total: int
@@ -245,7 +246,7 @@ class _Found:
 def _pruning(
     window: ShownWindow, found: _Found, who: str, why: str, numbers: Mapping[str, float], *, emptying: bool
 ) -> Pruning | None:
-    """The pruning with its exact figures; None if the stubs would be no shorter than the results."""
+    """The pruning with exact figures. Returns None if the stubs would not be shorter."""
     kept = () if emptying else window.kept
     extracting = window.extracting and not emptying
     stubs = sum(window.stubs(turn, step, kept, extracting=extracting) for turn, step in found.steps)
@@ -262,7 +263,7 @@ def _pruning(
 
 
 def _found(window: ShownWindow, *, keep: int, emptying: bool = False, newest: int = 0) -> _Found | None:
-    """All but the newest `keep` tokens of results, and but those of the `newest` turns; None if nothing is left."""
+    """All but the newest `keep` tokens of results and those of the `newest` turns. Returns None if nothing is left."""
     kept = () if emptying else window.kept
     steps = _open_steps(window, emptying=emptying)
     sizes = [int(window.results(step, kept) * window.calibration) for _, step in steps]
@@ -279,8 +280,8 @@ def _found(window: ShownWindow, *, keep: int, emptying: bool = False, newest: in
     return _Found(steps[:old], sum(sizes), stays, stays + int(most * window.calibration))
 
 
-def _paying(window: ShownWindow, found: _Found, prospect: Prospect) -> tuple[str, dict[str, float]]:
-    """Why it pays, "" if it does not, with what that is reckoned from."""
+def _paying(window: ShownWindow, found: _Found, prospect: ExpectedCalls) -> tuple[str, dict[str, float]]:
+    """Why the pruning pays, or "" if it does not, with the figures."""
     removed = found.total - found.after
     surviving = max(0, window.behind(found.steps[0][1]) - removed)
     calls = 0.0 if prospect.cold else PRUNE_MARGIN * prune_calls(removed, surviving, prospect.rates, prospect.again)
@@ -289,16 +290,19 @@ def _paying(window: ShownWindow, found: _Found, prospect: Prospect) -> tuple[str
     if removed < LEAST_AT_ONCE or calls > prospect.calls:
         return "", numbers
     if prospect.cold:
-        return f"the cache has ended, so {removed} tokens of results go without anything being written anew", numbers
+        return (
+            f"the cache has ended, so removing {removed} tokens of results causes no additional writes to the cache",
+            numbers,
+        )
     return (
-        f"{removed} tokens of results go and {surviving} after them are written anew: at reads of "
+        f"{removed} tokens of results go and {surviving} after them are written to the cache again: at reads of "
         f"{prospect.rates.read:g} of the price of input {PRUNE_MARGIN:g} times of that is saved after {calls:.1f} "
         f"calls, and {prospect.calls:.1f} are expected until the next time"
     ), numbers
 
 
 def _open_steps(window: ShownWindow, *, emptying: bool) -> list[tuple[Turn, Step]]:
-    """The steps that show results which a pruning may take, each with its turn."""
+    """The steps with results that a pruning may take, each with its turn."""
     turns = tuple(window.turns)
     behind = pruned_steps(turns, window.known.boundary(turns))
     if emptying:

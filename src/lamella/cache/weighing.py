@@ -28,21 +28,21 @@ from lamella.cache.economics import (
     LEAST_CARRIED,
     LEAST_GAIN,
     Compaction,
+    CompactionCost,
+    CompactionOffer,
     CompactWhen,
-    Economy,
-    Elsewhere,
+    ExpectedCalls,
     NextCompaction,
-    Offer,
-    Prospect,
+    OtherSummariser,
     Rates,
     expected_summary,
     floor_of,
     next_compaction,
     offer,
 )
+from lamella.cache.forecast import RequestForecast
 from lamella.cache.pruning import UNDONE, PruneSettings, Pruning, ShownWindow, prune, summaries_tokens
-from lamella.cache.rhythm import Rhythm
-from lamella.context.choices import Known
+from lamella.context.choices import KnownDecisions
 from lamella.context.layout import Layout, OldResults
 from lamella.context.results import can_be_read, kept_names
 from lamella.core.agents import Summary
@@ -54,16 +54,16 @@ from lamella.core.records import Conversation, StoredMarker
 from lamella.core.tokens import Threshold
 
 SILENT = "silent"
-"""The code of what nobody is told who did not ask."""
+"""The code of a result that is reported only if a user asked for it."""
 
 
 FIXED = "fixed"
-"""The code of a compaction that can't help: what stands in every window is past the threshold alone."""
+"""The code of a compaction that can't help: the fixed part of the window alone exceeds the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Why something is done, and what that was reckoned from."""
+    """Why an action is due, and the figures behind the decision."""
 
     why: str
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -71,22 +71,23 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class CompactionInput:
-    """How full a window is between two turns, in tokens of the provider.
+    """The fill of a window between two turns, in the provider's tokens.
 
-    `window` is what the last answer read, less what was pruned since. `undone`: the user has taken back the last
-    compaction. `economy` is None if no price decides.
+    `window` is the last billed input, minus what was pruned since. `undone`: the user took the last compaction back.
+    `economy` is None if prices are ignored.
     """
 
     window: int
     budget: int
     undone: bool = False
-    economy: Economy | None = None
+    economy: CompactionCost | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What a compaction would come to: `fixed` stands in the window whatever is summarised, `old` is summarised, `kept`
-    is not; `earlier` are the earlier summaries, which can be shortened; `summary` is what one is expected to have."""
+    """The result of a compaction: `fixed` is in every window, `old` is summarised, `kept` is not. `earlier` are the
+    earlier summaries, which can be shortened; `summary` is the expected size of the new one.
+    """
 
     fixed: int
     old: int
@@ -112,9 +113,9 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Past a threshold; by price too, as `when` says: `balanced` only above the floor.
+    """When compaction is due: above a threshold, and by price according to `when` (`balanced` only above the floor).
 
-    What the user has taken back is not made again by itself.
+    A compaction that the user took back is not repeated automatically.
     """
 
     threshold: Threshold
@@ -123,14 +124,14 @@ class Trigger:
     floor: Threshold | None = None
 
     def next(self, given: CompactionInput) -> NextCompaction | None:
-        """At which size the next compaction is due; None if none is made by itself."""
+        """The size at which the next automatic compaction is due; None if there is none."""
         if given.undone:
             return None
         most, floor = self.threshold.in_tokens(given.budget), floor_of(self.when, given.budget, self.floor)
         return next_compaction(given.window, most, floor, given.economy, self.keep_recent)
 
     def due(self, given: CompactionInput) -> Due | None:
-        """Why a compaction is due after a turn; None when none is."""
+        """Why a compaction is due after a turn; None if none is."""
         due = self.next(given)
         if due is None or given.window <= due.at:
             return None
@@ -146,9 +147,9 @@ class Trigger:
         return Due(why, numbers)
 
     def vain(self, gain: Gain, budget: int) -> tuple[str, str] | None:
-        """Why a compaction after a turn would be in vain, as a code and a sentence; None when it is not.
+        """Why a compaction after a turn would be useless, as a code and a sentence; None if it helps.
 
-        By price, a summary that nothing needs is left out without a word, and earlier ones lose nothing for it.
+        A compaction by price that is not needed is skipped silently, and earlier summaries are not shortened for it.
         """
         most = self.threshold.in_tokens(budget)
         needed = gain.window > most
@@ -171,10 +172,10 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class WindowSize:
-    """What a window weighs between two turns, for a model of `budget` tokens.
+    """The size of a window between two turns, for a model with a budget of `budget` tokens.
 
-    `input` is what its last answered request was billed as input, less what was pruned since; 0 if there is no bill.
-    `earlier` are the tokens of the earlier summaries in it.
+    `input` is the billed input of its last answered request, minus what was pruned since; 0 without a bill. `earlier`
+    are the tokens of the earlier summaries in it.
     """
 
     shown: ShownWindow
@@ -199,9 +200,8 @@ class WindowSize:
         input: int,
         budget: int,
     ) -> WindowSize:
-        """The window with these turns and earlier summaries; `calibration` is what the provider counts for a local
-        token."""
-        known = Known(model.name, decisions)
+        """The window with these turns and earlier summaries. `calibration` is the provider's tokens per local token."""
+        known = KnownDecisions(model.name, decisions)
         turns, summaries = known.in_window(turns, summaries)
         readable = layout.names_ids and can_be_read(conversation.tools)
         kept = kept_names(conversation.tools)
@@ -211,7 +211,7 @@ class WindowSize:
     def without(self, pruning: Pruning) -> WindowSize:
         """The window after this pruning."""
         decisions = (*self.decisions, pruning.decision)
-        shown = replace(self.shown, known=Known(self.model.name, decisions))
+        shown = replace(self.shown, known=KnownDecisions(self.model.name, decisions))
         return replace(self, shown=shown, decisions=decisions, input=max(0, self.input - pruning.freed))
 
     @property
@@ -222,7 +222,7 @@ class WindowSize:
 
     @property
     def prunes(self) -> bool:
-        """Whether the layout shows stubs in place of old results."""
+        """Whether the layout shows stubs instead of old results."""
         return self.layout.old_results is OldResults.STUB
 
     def by_price(self, when: str) -> bool:
@@ -231,8 +231,8 @@ class WindowSize:
         """
         return when != "full" and not self.layout.waits_for_thresholds and self.model.price.read > 0
 
-    def economy(self, elsewhere: Elsewhere | None = None) -> Economy | None:
-        """What calls cost and what a summary would come to, at the prices of another summariser if there is one.
+    def economy(self, elsewhere: OtherSummariser | None = None) -> CompactionCost | None:
+        """The cost of calls and of a summary, at the prices of `elsewhere` if another summariser is configured.
 
         Returns None before the first bill.
         """
@@ -242,7 +242,7 @@ class WindowSize:
         turns = self.shown.sizes()
         said = min(sum(turns), self.input)
         earlier = min(self.earlier, self.input - said)
-        return Economy(
+        return CompactionCost(
             rates=Rates.of(self.model),
             static=self.input - said - earlier,
             growth=said / steps,
@@ -255,23 +255,23 @@ class WindowSize:
             answer=self.shown.answers() / steps,
         )
 
-    def compaction_input(self, trigger: Trigger, economy: Economy | None) -> CompactionInput:
-        """What the trigger decides by; without an economy if no price decides."""
+    def compaction_input(self, trigger: Trigger, economy: CompactionCost | None) -> CompactionInput:
+        """The input of the trigger; without an economy if prices are ignored."""
         return CompactionInput(self.input, self.budget, self.undone, economy if self.by_price(trigger.when) else None)
 
-    def next_compaction(self, trigger: Trigger, economy: Economy | None) -> NextCompaction | None:
+    def next_compaction(self, trigger: Trigger, economy: CompactionCost | None) -> NextCompaction | None:
         """The size at which this window is compacted automatically; None if it never is."""
         return trigger.next(self.compaction_input(trigger, economy))
 
-    def prospect(self, trigger: Trigger, economy: Economy, *, cold: bool = False) -> Prospect:
-        """What is ahead of this window: prices, expected calls, and how likely a pruned result is read again."""
+    def prospect(self, trigger: Trigger, economy: CompactionCost, *, cold: bool = False) -> ExpectedCalls:
+        """The expected calls of this window, and the chance that a pruned result is read again."""
         due, shown = self.next_compaction(trigger, economy), self.shown
         room = (due.at if due is not None else self.budget) - self.input
         since, again = shown.since_pruning, shown.read_again
         return economy.prospect(room, since_pruning=since, read_again=again, cold=cold)
 
     def pruning(
-        self, settings: PruneSettings, trigger: Trigger, economy: Economy | None, *, who: str, cold: bool = False
+        self, settings: PruneSettings, trigger: Trigger, economy: CompactionCost | None, *, who: str, cold: bool = False
     ) -> Pruning | None:
         """The automatic pruning that is due now; None if none is."""
         if not self.prunes:
@@ -284,11 +284,11 @@ class WindowSize:
         """Whether a pruning is due as soon as nothing is cached any more."""
         if not self.prunes or not self.by_price(settings.when):
             return False
-        free = Prospect(Rates.of(self.model), 0.0, cold=True)
+        free = ExpectedCalls(Rates.of(self.model), 0.0, cold=True)
         return prune(self.shown, settings, who="", prospect=free) is not None
 
-    def offer(self, trigger: Trigger, economy: Economy | None, *, cold: bool) -> Offer | None:
-        """What a compaction saves if the user asks for it now; None if one is due anyway or saves too little.
+    def offer(self, trigger: Trigger, economy: CompactionCost | None, *, cold: bool) -> CompactionOffer | None:
+        """The saving of a compaction that the user may ask for now; None if one is due anyway or saves too little.
 
         A compaction that was taken back is not offered again.
         """
@@ -300,10 +300,10 @@ class WindowSize:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What is due after a turn: a pruning, and a compaction of the window (`size`) that is left after it."""
+    """What is due after a turn: a pruning, and a compaction of the window (`size`) that remains."""
 
     size: WindowSize
-    economy: Economy | None
+    economy: CompactionCost | None
     pruning: Pruning | None
     compaction: Due | None
 
@@ -312,12 +312,12 @@ def upkeep(
     size: WindowSize,
     settings: PruneSettings,
     trigger: Trigger,
-    elsewhere: Elsewhere | None,
+    elsewhere: OtherSummariser | None,
     *,
     read: int,
     who: str,
 ) -> Upkeep:
-    """What is due after a turn whose last answer read `read` tokens: first a pruning, then a compaction."""
+    """What is due after a turn whose last request read `read` tokens: first a pruning, then a compaction."""
     economy = size.economy(elsewhere)
     pruning = size.pruning(settings, trigger, economy, who=who)
     most = trigger.threshold.in_tokens(size.budget)
@@ -331,9 +331,9 @@ def upkeep(
 
 
 def ends_at(at: datetime, markers: Iterable[StoredMarker], model: ModelFacts) -> datetime | None:
-    """When the last of what a request that began at `at` wrote or read ends; None where nothing was marked.
+    """When the last prefix expires that a request sent at `at` wrote or read. Returns None if nothing was marked.
 
-    A provider without markers keeps a prefix at least as long as its row in the model table says.
+    A provider without markers keeps a prefix at least as long as the model table says.
     """
     lives = [Ttl(marker.ttl).seconds for marker in markers]
     if model.markers is Markers.NONE:
@@ -342,7 +342,7 @@ def ends_at(at: datetime, markers: Iterable[StoredMarker], model: ModelFacts) ->
 
 
 class Act(StrEnum):
-    """What is done with a conversation that is silent."""
+    """What to do with an idle conversation."""
 
     NOTHING = "nothing"
     COMPACT = "compact"
@@ -351,17 +351,18 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What is done, why, and what that was reckoned from."""
+    """An action, the reason, and the figures behind it."""
 
     act: Act
     why: str
     numbers: dict[str, float] = field(default_factory=dict)
 
 
-def before_it_ends(compaction: Compaction, prospect: Prospect, rhythm: Rhythm, silent: float) -> Move:
-    """Whether to compact just before the cache ends, `silent` seconds after it was used last: where somebody is likely
-    enough to return later than that (5.5)."""
-    late, needed = rhythm.later(silent), compaction.return_worth(prospect.rates)
+def before_it_ends(compaction: Compaction, prospect: ExpectedCalls, forecast: RequestForecast, silent: float) -> Move:
+    """Whether to compact just before the cache expires, `silent` seconds after its last use: if a return after that is
+    likely enough.
+    """
+    late, needed = forecast.later(silent), compaction.return_worth(prospect.rates)
     numbers = {"returns": late, "needed": needed, "removed": float(max(0, compaction.freed))}
     if late <= needed:
         return Move(Act.NOTHING, f"{_returns(late, 'a return after the cache has ended')}, {_needs(needed)}")
@@ -373,9 +374,9 @@ def before_it_ends(compaction: Compaction, prospect: Prospect, rhythm: Rhythm, s
     )
 
 
-def after_it_ended(compaction: Compaction, prospect: Prospect, rhythm: Rhythm, silent: float) -> Move:
-    """Whether to compact after the cache has ended, with somebody silent for so many seconds (5.5)."""
-    returns, needed = rhythm.later(silent), compaction.cold_worth(prospect.rates, prospect.calls)
+def after_it_ended(compaction: Compaction, prospect: ExpectedCalls, forecast: RequestForecast, silent: float) -> Move:
+    """Whether to compact after the cache expired, `silent` seconds after its last use."""
+    returns, needed = forecast.later(silent), compaction.cold_worth(prospect.rates, prospect.calls)
     numbers = {"returns": returns, "needed": needed, "removed": float(max(0, compaction.freed))}
     if returns <= needed:
         return Move(Act.NOTHING, f"{_returns(returns, 'a return')}, {_needs(needed)}")
@@ -391,7 +392,7 @@ def _percent(chance: float) -> str:
 
 
 def _returns(chance: float, what: str) -> str:
-    return f"{what} is {_percent(chance)} likely" if chance else "nobody was away for as long here and came back"
+    return f"{what} is {_percent(chance)} likely" if chance else "there was no return after such a long gap"
 
 
 def _needs(needed: float) -> str:

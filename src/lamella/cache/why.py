@@ -63,12 +63,14 @@ _TAIL = ("messages_changed", "input_changed")
 _WINDOW = ("system_changed", "messages_changed", "input_changed", "context_compacted")
 
 _UNCHANGED = (Cause.READ, Cause.EXPIRED, Cause.MISSED)
-"""What is found here where a request begins as the one before, or where nobody looked."""
+"""Causes found if a request begins as the one before, or if nothing was compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderComment:
-    """The provider's sentence; `agrees` is None where it can't be set beside what was found here."""
+    """The provider's sentence. `agrees`: whether it names the cause that was found here; None if they can't be
+    compared.
+    """
 
     text: str
     agrees: bool | None
@@ -82,10 +84,10 @@ def provider_comment(
     *,
     differs_behind: bool = False,
 ) -> ProviderComment:
-    """The sentence, and whether the provider names the cause that was found.
+    """The provider's sentence, and whether it names the cause that was found.
 
-    `differs_behind`: the windows differ only behind what was cached. A provider compares that too, and it explains no
-    miss.
+    `differs_behind`: the windows differ only after the cached prefix. The provider may report that difference too, but
+    it explains no miss.
     """
     said = _CHANGED.get(diagnosis.reason, diagnosis.reason) or _SAID[diagnosis.verdict]
     missed = f" ({short(diagnosis.missed)} tokens missed)" if diagnosis.missed is not None else ""
@@ -95,7 +97,13 @@ def provider_comment(
     behind = cause is Cause.READ and diagnosis.verdict is CacheVerdict.CHANGED
     if differs_behind and cause is not Cause.READ and diagnosis.reason in _TAIL:
         agrees, behind = None, True
-    beside = ", which is not what was found here" if agrees is False else ", behind what was cached" if behind else ""
+    beside = (
+        ", which differs from the cause found here"
+        if agrees is False
+        else ", after the cached prefix"
+        if behind
+        else ""
+    )
     return ProviderComment(f"The provider says: {said}{missed}{beside}.", agrees)
 
 
@@ -113,7 +121,7 @@ def _agrees(diagnosis: Diagnosis, cause: Cause, found: Difference | None) -> boo
 
 
 def _names(reason: str, cause: Cause, found: Difference | None) -> bool:
-    """Whether the vendor's word is for this cause. Tools stand before everything else, so they are told apart."""
+    """Whether the provider's word names this cause. Tools come first in the prefix, so they are compared separately."""
     if reason == "model_changed":
         return cause is Cause.MODEL
     if reason in _SETTINGS:
@@ -124,18 +132,18 @@ def _names(reason: str, cause: Cause, found: Difference | None) -> bool:
 
 
 SLACK = 0.02
-"""The share of what was cached that may stay unread without being a loss: sizes in the middle are estimates."""
+"""The share of the cached tokens that may stay unread without being a loss, since sizes in the middle are estimates."""
 
 _NOT_LOST = (Cause.FIRST, Cause.READ, Cause.COUNTERS)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is stored of a request and of the one before it in its conversation.
+    """The stored facts about a request and the one before it in its conversation.
 
-    `facts` are those of its model, None when it is not served any more. `data` are the bytes of their blocks by digest:
-    without them a difference has no byte. `left` is the newest request of the branch that its message left, where the
-    message was sent to an earlier place.
+    `facts` describe its model, None if it is no longer served. `data` are the bytes of their blocks by digest; without
+    them the differing byte is unknown. `left` is the newest request of the branch that its message left, if the message
+    was sent to an earlier place.
     """
 
     request: RequestRecord
@@ -169,7 +177,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was found: the cause, in words, and where and by whom a prefix was changed."""
+    """A finding: the cause, a sentence, and where and by whom a prefix was changed."""
 
     cause: Cause
     because: str
@@ -179,7 +187,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """Tokens that were cached and not read, and of those the ones that were paid for anew, with what that cost more."""
+    """Cached tokens that were not read, those of them that were paid for again, and the extra cost."""
 
     tokens: int = 0
     again: int = 0
@@ -188,13 +196,13 @@ class _Loss:
     def __str__(self) -> str:
         if not self.tokens:
             return ""
-        again = f", {short(self.again)} were paid for anew" if self.again < self.tokens and self.cost else ""
+        again = f", {short(self.again)} were paid for again" if self.again < self.tokens and self.cost else ""
         more = f", ${self.cost:.4f} more than reading them" if self.cost else ""
         return f"{short(self.tokens)} cached tokens were not read{again}{more}: "
 
 
 def why(evidence: Evidence) -> Why:
-    """What of a request was predicted, read, written and paid in full, and why not more was read."""
+    """Explains a request's bill: what was predicted, read, written and paid in full, and why not more was read."""
     # What an edit leaves behind is compared with the branch that it left: the request before on its path knows nothing
     # of it, and a first message has none.
     edited = _edited(evidence)
@@ -209,7 +217,7 @@ def why(evidence: Evidence) -> Why:
 
 
 def _ours(evidence: Evidence, edited: _Found | None) -> Why:
-    """What is found here."""
+    """The explanation from our own records."""
     request = evidence.request
     usage = request.usage
     if usage is None or not usage.input:
@@ -231,7 +239,7 @@ def _ours(evidence: Evidence, edited: _Found | None) -> Why:
 
 
 def _edited(evidence: Evidence) -> _Found | None:
-    """Whether the request's own message stands where another stood on the branch that it left."""
+    """Whether the request's message replaced another one on the branch that it left."""
     request, left = evidence.request, evidence.left
     found = difference(left, request, evidence.data) if left is not None else None
     if found is None or found.now is None or not found.now.id.startswith(f"{request.turn_id}/"):
@@ -240,7 +248,7 @@ def _edited(evidence: Evidence) -> _Found | None:
 
 
 def _placed(ours: Why, evidence: Evidence) -> Why:
-    """With where the windows differ, also where that is no cause."""
+    """Adds the first difference of the windows, even if it is not the cause."""
     before, request = evidence.before, evidence.request
     if before is None:
         return ours
@@ -261,12 +269,12 @@ def _loss(evidence: Evidence, found: _Found) -> _Loss:
 
 
 def _cached(before: RequestRecord | None, request: RequestRecord) -> int:
-    """What the request before left in the cache, or more where more was predicted."""
+    """The tokens that the request before left in the cache, or more if more was predicted."""
     return max(_left_cached(before), request.predicted_read)
 
 
 def _left_cached(before: RequestRecord | None) -> int:
-    """What a request had in the cache when it was answered."""
+    """The tokens of a request that were cached when it was answered."""
     usage = before.usage if before is not None else None
     return usage.cache_read + usage.cache_write if usage is not None else 0
 
@@ -290,7 +298,7 @@ def _cause(evidence: Evidence, read: int, edited: _Found | None) -> _Found:
 
 
 def _ended(evidence: Evidence, before: RequestRecord) -> _Found | None:
-    """What the clock says: the cache had expired, or nobody can know."""
+    """The explanation by time: the cache had expired, or its lifetime is unknown."""
     request = evidence.request
     if before.at - request.at > SKEW:
         return _Found(
@@ -309,7 +317,7 @@ def _ended(evidence: Evidence, before: RequestRecord) -> _Found | None:
 
 
 def _beside(before: RequestRecord, request: RequestRecord) -> _Found | None:
-    """What beside the window is part of the cache's key and another now."""
+    """The settings outside of the window that are part of the cache key and changed."""
     if before.thinking_effort != request.thinking_effort:
         words = f"from {before.thinking_effort} to {request.thinking_effort}"
         said = f"the thinking effort was changed {words}, which is part of the cache's key"
@@ -318,7 +326,7 @@ def _beside(before: RequestRecord, request: RequestRecord) -> _Found | None:
 
 
 def _changed(evidence: Evidence, before: RequestRecord, read: int, edited: _Found | None) -> _Found:
-    """What the window says: where it is another than before, and which decision did that."""
+    """The explanation by the window: the first difference, and the decision behind it."""
     request = evidence.request
     found = difference(before, request, evidence.data)
     if found is None or is_behind(found, before, _cached(before, request)):
@@ -333,7 +341,7 @@ def _changed(evidence: Evidence, before: RequestRecord, read: int, edited: _Foun
     if request.predicted_read - read > _cached(before, request) - request.predicted_read:
         return _Found(
             Cause.MISSED,
-            "what changed leaves what was predicted to be read, so the provider did not find what it had cached",
+            "the change leaves the predicted prefix as it was, so the provider did not find what it had cached",
         )
     if edited is not None:
         return edited
@@ -376,11 +384,11 @@ def _nothing_cached(evidence: Evidence) -> str:
         return "nothing was cached: no markers are set"
     facts = evidence.facts
     least = f" (at least {short(facts.min_cacheable)} tokens for {facts.name})" if facts is not None else ""
-    return f"nothing was cached before: what was marked was too short{least}"
+    return f"nothing was cached before: the marked prefix was too short{least}"
 
 
 def _lives(before: RequestRecord, facts: ModelFacts | None) -> tuple[timedelta, timedelta]:
-    """How long the longest and the last of what the request before marked live, from its start."""
+    """How long the longest and the last marker of the request before keep their prefixes, from its start."""
     marked = [Ttl(marker.ttl).seconds for marker in before.markers]
     marked = marked or [facts.lives[0].seconds if facts is not None else Ttl.FIVE_MINUTES.seconds]
     return timedelta(seconds=max(marked)), timedelta(seconds=marked[-1])
@@ -394,7 +402,7 @@ def _gap(time: timedelta) -> str:
 
 
 def _cost(facts: ModelFacts | None, request: RequestRecord, lost: int) -> float | None:
-    """What it cost to pay for these tokens in place of reading them, in US dollars."""
+    """The extra cost in US dollars of paying for these tokens instead of reading them."""
     if facts is None or request.usage is None:
         return None
     price, usage = facts.price, request.usage

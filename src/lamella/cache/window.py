@@ -20,9 +20,9 @@ from lamella.core.prompt import Kind, Level, Lifetime, Segment, WireBlock
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """`keys[i]` is equal in two requests exactly when a provider's cache would take their prefixes for equal.
+    """`keys[i]` is equal in two requests exactly if a provider's cache treats their prefixes as equal.
 
-    `root` holds what no prefix survives (account, model), `salts` what changes the key from a level on.
+    `root` covers what every prefix depends on (account, model); `salts` change the key from a level on.
     """
 
     root: str
@@ -50,8 +50,9 @@ def chain(blocks: tuple[WireBlock, ...], root: str, salts: Mapping[Level, str], 
 
 
 ITEM, COUNTED = 4, 8
-"""Local tokens that a message has beyond its content, and those that a segment's own count has for all of its messages.
-Where each block is a message, as at OpenAI, a segment has the first for every block."""
+"""Local tokens of a message in addition to its content, and those included in a segment's own count for all of its
+messages. If each block is a message, as at OpenAI, a segment has the first for every block.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class PlannedWindow:
     scale: float
 
     def first(self, found: Iterable[bool]) -> int:
-        """The first block of the first segment that is so; the number of blocks where none is."""
+        """The first block of the first segment for which `found` is true; the number of blocks if there is none."""
         return self.starts[next((n for n, so in enumerate(found) if so), len(self.segments))]
 
     def moving(self) -> int:
@@ -88,7 +89,7 @@ class PlannedWindow:
         return round((before + (after - before) * sum(sizes[: index + 1 - start]) / sum(sizes)) * self.scale)
 
     def last_markable(self, end: int) -> int | None:
-        """The last block before `end` that the provider takes a marker on."""
+        """The last block before `end` that the provider accepts a marker on."""
         blocks = self.chain.blocks
         return next((i for i in range(end - 1, -1, -1) if blocks[i].markable), None)
 
@@ -97,8 +98,9 @@ class PlannedWindow:
 
 
 def window_of(chain: Chain, segments: Mapping[str, Segment], model: ModelFacts, calibration: float) -> PlannedWindow:
-    """The window of a chain, in which the blocks of a segment stand together; `calibration` is what the provider counts
-    for a local token of the whole."""
+    """The window of a chain, in which the blocks of a segment are adjacent. `calibration` is the provider's tokens per
+    local token for the whole.
+    """
     counts = Counter([block.segment for block in chain.blocks])
     there = tuple([segments[name] for name in counts])
     weights = tokens = [segment.tokens for segment in there]

@@ -1,18 +1,18 @@
 """Conversations: send, stop, follow. Read `send.py` first."""
 
 from lamella.chat.chat import CLOSE_SECONDS, Chat
-from lamella.chat.mailbox import Arrival, Mailbox
-from lamella.chat.message import AT_ONCE, Message, Outgoing, QueueSettings, WaitPolicy
+from lamella.chat.mailbox import IncomingMessage, Mailbox
+from lamella.chat.message import AT_ONCE, Message, OutgoingMessage, QueueSettings, WaitPolicy
 from lamella.chat.packets import Queued
 
 __all__ = [
     "AT_ONCE",
     "CLOSE_SECONDS",
-    "Arrival",
     "Chat",
+    "IncomingMessage",
     "Mailbox",
     "Message",
-    "Outgoing",
+    "OutgoingMessage",
     "QueueSettings",
     "Queued",
     "WaitPolicy",

@@ -9,16 +9,16 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
+from lamella.chat.command_runner import CommandRunner
 from lamella.chat.dynamic_context import DynamicContexts
-from lamella.chat.keeper import QueueWorker
 from lamella.chat.mailbox import Mailboxes
 from lamella.chat.message import QueueSettings
-from lamella.chat.orders import Orders
 from lamella.chat.packets import Queued, command_answer, ends, missing_end, one_batch
 from lamella.chat.queue import Queue
+from lamella.chat.queue_worker import QueueWorker
 from lamella.chat.send import Done, Sender
 from lamella.chat.turns import Turns
-from lamella.commands.command import Reach, Stopped
+from lamella.commands.command import CommandContext, Stopped
 from lamella.commands.registry import Commands
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.messages import TurnStatus
@@ -38,7 +38,7 @@ from lamella.turns.services import Services
 from lamella.turns.turn import TurnEngine
 
 READ_SECONDS = 1.0
-"""The most that an `/abort` waits to hear whether what is on its way is a message: it is stopped in any case."""
+"""The longest wait of an `/abort` for whether an incoming request is a message: it is stopped in any case."""
 
 CLOSE_SECONDS = 2.0
 """The most that a closing process waits for its turns to be saved."""
@@ -64,11 +64,13 @@ class Chat:
         self._bus = bus
         self._mailboxes = Mailboxes(services.store)
         self._turns = Turns(engine, sessions, journal)
-        reach = Reach(services.store, sessions, services.clock, self.abort, self.waiting, self.drop, self.flush)
+        reach = CommandContext(
+            services.store, sessions, services.clock, self.abort, self.waiting, self.drop, self.flush
+        )
         self.commands = Commands(reach)
         self._keeper = QueueWorker(self._turns, services, self.commands)
         self.queue = Queue(self._keeper, services, self._mailboxes, self.commands, settings.limit)
-        self.orders = Orders(self.commands, self._turns, services, self._mailboxes, self.queue)
+        self.orders = CommandRunner(self.commands, self._turns, services, self._mailboxes, self.queue)
         self.sender = Sender(
             engine,
             services,
@@ -82,7 +84,7 @@ class Chat:
         )
 
     async def start(self) -> None:
-        """Recover what a dead process left, then take messages, and those that it left in the queue."""
+        """Recover turns of a dead process, then accept messages, including those left in the queue."""
         services = self._services
         await recover(services.store, services.clock, services.counter, self._engine.loader.facts)
         self._journal.start()
@@ -93,9 +95,9 @@ class Chat:
             self.queue.woken(owner, conversation_id)
 
     async def close(self) -> None:
-        """Take no more messages, and end every running turn as interrupted, saved as far as it came.
+        """Accept no more messages, and end every running turn as interrupted, saved as far as it came.
 
-        A turn that can't be saved in time is left to the recovery of the next start. What waits stays in the queue.
+        A turn that can't be saved in time is recovered by the next start. The queue is kept.
         """
         self._turns.closing = True
         self._keeper.tell_all()
@@ -106,16 +108,16 @@ class Chat:
         await self._journal.close()
 
     def is_settling(self, conversation_id: str) -> bool:
-        """Whether somebody speaks, or a turn that has ended is still followed up, in this process."""
+        """Whether a turn runs in this process, or its follow-up does."""
         return self._mailboxes.is_settling(conversation_id)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is being answered in this process."""
+        """Whether no turn runs in this process."""
         return self._turns.is_idle
 
     async def packets(self, caller: Caller, done: Done) -> AsyncIterator[Batch]:
-        """What the sender hears: the packets of a turn, of a message in the queue, or a command's answer."""
+        """The packets for the sender: those of a turn, of a queued message, or a command's answer."""
         match done:
             case str():
                 return await self.follow(caller, done)
@@ -125,9 +127,10 @@ class Chat:
                 return one_batch(command_answer(done))
 
     async def stop(self, caller: Caller, turn_id: str) -> TurnStatus:
-        """Ask a turn to stop; gives its status. One that has ended stays as it is. Raises `NotFound`.
+        """Ask a turn to stop; returns its status. An ended turn is not changed. Raises `NotFound`.
 
-        A turn that runs here, or is about to begin, is asked before anything is read: the answer waits for no database.
+        A turn that runs here, or is about to begin, is asked before anything is read, so a slow database does not delay
+        it.
         """
         if self._turns.stop(caller, turn_id):
             return TurnStatus.RUNNING
@@ -137,7 +140,7 @@ class Chat:
         return status
 
     async def stop_run(self, caller: Caller, run_id: str) -> str:
-        """Ask one model's answer to stop while the others go on; one that has ended stays as it is. Gives its turn."""
+        """Ask one model's answer to stop while the others continue; an ended one is not changed. Returns its turn."""
         turn_id = self._engine.turn_of(run_id)
         if turn_id is None or not self._turns.stop(caller, turn_id, run_id):
             turn_id = await self._services.store.branches.turn_of_run(caller, run_id)
@@ -145,10 +148,10 @@ class Chat:
         return turn_id
 
     async def prefer(self, caller: Caller, turn_id: str, run_id: str | None, *, latest: bool = False) -> Conversation:
-        """Go on from an answer of a turn, None for the one that is followed there; what came after it stays.
+        """Continue from an answer of a turn, None for the one followed there. Later turns are kept.
 
-        With `latest`, from the newest turn that came after it. Raises `NotFound`, `TurnInProgress`, and
-        `InvalidRequest` for an answer that failed beside others.
+        With `latest`, continue from the newest turn after it. Raises `NotFound`, `TurnInProgress`, and `InvalidRequest`
+        for a failed answer if others did not fail.
         """
         turn = await self._services.store.turns.turn(caller, turn_id)
         statuses = [run.status for run in turn.runs]
@@ -171,8 +174,8 @@ class Chat:
         return conversation
 
     async def abort(self, caller: Caller, conversation: Conversation) -> Stopped | None:
-        """Stop the turn that runs; what waits for its end stays. If none runs, stop what is about to be answered:
-        messages on their way, else the first in the queue. Their words are kept, no model is asked.
+        """Stop the running turn; the queue is kept. If none runs, stop the messages that are about to be answered:
+        incoming ones, else the first in the queue. Their texts are stored, and no model is asked.
         """
         box = self._mailboxes.of(conversation.id)
         running = box.running or conversation.running_turn
@@ -191,7 +194,7 @@ class Chat:
         return Stopped(None, began=False) if is_message else None
 
     async def rest(self, conversation_id: str) -> None:
-        """Come back when nobody speaks in a conversation, and what follows its answer is done."""
+        """Returns when no turn runs in a conversation, and the follow-up of its last one is done."""
         async with self._mailboxes.of(conversation_id).floor:
             return
 
@@ -208,12 +211,12 @@ class Chat:
         await self.queue.flush(caller, conversation_id)
 
     async def approve(self, caller: Caller, turn_id: str, call_id: str, verdict: Verdict) -> None:
-        """Let a call that waits for the user run, or not. Raises `NotFound`, and `InvalidRequest` when none waits."""
+        """Let a waiting call run, or not. Raises `NotFound`, and `InvalidRequest` if none waits."""
         await self._services.store.turns.turn(caller, turn_id)
         self._services.approvals.decide(turn_id, call_id, verdict)
 
     async def delete(self, caller: Caller, conversation_id: str) -> None:
-        """Remove a conversation, with what waits in it. Raises `TurnInProgress` while it answers."""
+        """Delete a conversation and its queue. Raises `TurnInProgress` while it answers."""
         waiting = await self._services.store.queue.queued(caller, conversation_id)
         await self._services.store.conversations.delete_conversation(caller, conversation_id)
         self._engine.loader.forget(conversation_id)
@@ -221,12 +224,12 @@ class Chat:
         self._mailboxes.of(conversation_id).news.set()
 
     async def stream(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
-        """The packets of a turn behind number `after`, as they come, to its end. Raises `NotFound`."""
+        """The packets of a turn after number `after`, then live ones, to its end. Raises `NotFound`."""
         async for batch in await self.follow(caller, turn_id, after):
             yield batch
 
     async def follow(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
-        """As `stream`, but raises at once what keeps the turn from being read."""
+        """As `stream`, but raises at once if the turn can't be read."""
         if self._journal.owner(turn_id) == caller.user_id and self._bus.is_live(turn_id):
             return self._bus.follow(turn_id, after)
         turn = await self._services.store.turns.turn(caller, turn_id)

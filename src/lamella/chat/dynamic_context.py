@@ -23,18 +23,18 @@ from lamella.chat.message import Message
 from lamella.core.access import Identity
 from lamella.core.agents import DynamicBlock
 from lamella.core.errors import ConfigurationError, DynamicContextFailed, LamellaError
-from lamella.core.records import LEAVE, Caller, Conversation
+from lamella.core.records import UNCHANGED, Caller, Conversation
 from lamella.storage import Store
 
 log = structlog.get_logger()
 
 SECONDS = 5.0
-"""How long a provider may take if no setting says otherwise."""
+"""The default time limit of a provider, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockScope:
-    """What a block is written for: the sender as the server knows them, the conversation, and the message's text."""
+    """The data for a block: the authenticated sender, the conversation, and the message's text."""
 
     identity: Identity
     conversation: Conversation
@@ -48,10 +48,10 @@ class BlockScope:
 
 @runtime_checkable
 class DynamicContextProvider(Protocol):
-    """Writes one block of the dynamic context, such as who the user is and what they may do.
+    """Writes one block of dynamic context, for example who the user is and what they may do.
 
-    Blocks are sorted by `order`, then by `name`; no two providers have the same name. The same facts should give the
-    same text: what changes with every message is sent, and paid, with every message.
+    Blocks are sorted by `order`, then by `name`; names are unique. Equal facts should give equal text: a block that
+    changes with every message is sent and paid with every message.
     """
 
     name: str
@@ -153,5 +153,5 @@ class DynamicContexts:
         if self.bases is None:
             return ()
         choices = message.choices
-        agent_id = conversation.agent_id if choices.agent_id is LEAVE else choices.agent_id
+        agent_id = conversation.agent_id if choices.agent_id is UNCHANGED else choices.agent_id
         return (await self.bases.block(caller, conversation.id, agent_id, choices.knowledge_base_ids),)

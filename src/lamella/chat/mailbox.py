@@ -15,8 +15,8 @@ touches the context. The keeper is a task that lives while rows wait, and takes 
 holds the rows takes the floor only when no keeper lives: so nobody waits for the other way round.
 Commands that run at once take neither; `/abort` takes the rows where nothing but a debounce is left to stop.
 
-A message is an `Arrival` from the moment that its door knows it to be one until its turn has begun or it is stored as a
-row. So at each moment a message is an arrival, a row or the running turn, and an `/abort` finds it.
+A message is an `IncomingMessage` from the moment that its door knows it to be one until its turn has begun or it is
+stored as a row. So at each moment a message is an arrival, a row or the running turn, and an `/abort` finds it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from lamella.storage import Store
 
 
 @dataclass(eq=False, slots=True)
-class Arrival:
-    """A request that brings a message, on its way to a turn. `turn_id` is known once that begins: one does at a time.
+class IncomingMessage:
+    """A request with a message, before its turn. `turn_id` is set when the turn begins; only one begins at a time.
 
-    `read` is set when it is known whether it `is_message`, and no command and nothing refused. `stopped`: its turn is
-    stored and stops at once, no model is asked. `ended`: it is on its way no more.
+    `read` is set when it is known whether it `is_message`, and not a command or refused. `stopped`: its turn is stored
+    and stops at once, and no model is asked. `ended`: it has become a turn or a row, or failed.
     """
 
     is_message: bool = False
@@ -59,10 +59,10 @@ class Arrival:
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Mailbox:
-    """It lives as long as somebody uses it; what waits is in the store.
+    """The state of a conversation in memory, while somebody uses it. The queue is in the store.
 
-    `beginning` is the id of the turn that begins at the moment, `begins` its task where a message of its own began it.
-    `taking` are the rows that go into it. `running` is the turn that runs in this process. `news` wakes the keeper.
+    `beginning` is the id of the turn that is about to begin, `begins` its task if it is of a new message. `taking` are
+    the queued rows that go into it. `running` is the turn that runs in this process. `news` wakes the queue's worker.
     """
 
     rows: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -74,10 +74,10 @@ class Mailbox:
     begins: asyncio.Task[None] | None = None
     taking: frozenset[str] = frozenset()
     running: str | None = None
-    arrivals: list[Arrival] = field(default_factory=list)
+    arrivals: list[IncomingMessage] = field(default_factory=list)
 
     @contextmanager
-    def expecting(self, arrival: Arrival) -> Iterator[Arrival]:
+    def expecting(self, arrival: IncomingMessage) -> Iterator[IncomingMessage]:
         """A message is on its way until the block ends; of blocks in each other the first that ends ends it."""
         self.arrivals.append(arrival)
         try:
@@ -87,15 +87,15 @@ class Mailbox:
             self.arrivals.remove(arrival)
 
     def stop_beginning(self) -> str | None:
-        """Stop the turn that begins; gives its id, None when none does."""
+        """Stop the turn that is about to begin; returns its id, None if there is none."""
         for arrival in self.arrivals:
             if arrival.turn_id is not None and not arrival.ended:
                 arrival.stopped = True
                 return arrival.turn_id
         return None
 
-    def stop_arrivals(self) -> tuple[Arrival, ...]:
-        """Stop every message that is on its way: each was sent before the stop. Gives what may be one."""
+    def stop_arrivals(self) -> tuple[IncomingMessage, ...]:
+        """Stop every incoming message: each was sent before the stop. Returns those that may be messages."""
         found = tuple(arrival for arrival in self.arrivals if not arrival.ended)
         for arrival in found:
             arrival.stopped = True
@@ -103,7 +103,7 @@ class Mailbox:
 
 
 class Mailboxes:
-    """Those of one process."""
+    """The mailboxes of one process."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -117,12 +117,12 @@ class Mailboxes:
         return self._boxes.setdefault(conversation_id, Mailbox())
 
     def is_settling(self, conversation_id: str) -> bool:
-        """Whether somebody speaks, or a turn that has ended is still followed up, in this process."""
+        """Whether a turn runs in this process, or its follow-up does."""
         box = self._boxes.get(conversation_id)
         return box is not None and box.floor.locked()
 
     async def takes_floor(self, box: Mailbox, caller: Caller, conversation_id: str) -> bool:
-        """Take the floor if nobody speaks and nothing waits. An answer that is saved lets go of it in a moment."""
+        """Take the floor if no turn runs and the queue is empty. A saved answer releases it in a moment."""
         if box.keeper is not None:
             return False
         if box.floor.locked() and (box.beginning is not None or await self.running(caller, conversation_id)):
@@ -136,11 +136,11 @@ class Mailboxes:
 
 
 def in_progress(turn_id: str | None) -> TurnInProgress:
-    """What is said to those who do not want to wait; None: for what waits already."""
+    """The error for a message that may not wait; None: the queue is not empty."""
     if turn_id is None:
         return TurnInProgress(
             "Something waits to be answered in this conversation.",
-            hint="Wait for it, or let this wait behind it: leave out “queue”: false.",
+            hint="Wait for it to end, or queue this message: leave out “queue”: false.",
         )
     return TurnInProgress(
         "This conversation is still answering.",

@@ -1,4 +1,4 @@
-"""What a user sends, and what is wrong with it before anything is stored."""
+"""A message as the user sends it, and its validation before anything is stored."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from lamella.commands.parse import Typed, parse
+from lamella.commands.parse import TypedCommand, parse
 from lamella.core.agents import DynamicBlock
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import JsonObject
 from lamella.core.models import effort_named
-from lamella.core.records import LEAVE, Choices, Leave
+from lamella.core.records import UNCHANGED, Choices, Unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionRequest:
-    """A message and how it is to be answered; what is left out is decided by the conversation, then the deployment.
+    """A message and how to answer it. Fields that are left out are decided by the conversation, then the deployment.
 
     `conversation_id` None begins a conversation. `models` are one to three names. `parent_message_id` is the message or
-    run that it follows: None for the beginning, LEAVE for where the conversation stands; `agent_id` None is no agent
-    for this turn. `timezone` is an IANA name.
+    run that it follows: None for the beginning, UNCHANGED for the current position. `agent_id` None: no agent in this
+    turn. `timezone` is an IANA name.
 
-    `kb_meta_prompt` is the block about knowledge bases as it is to be sent: "" for none, None lets the server's backend
-    build it. `dynamic_context` are the caller's own blocks; None is none, as everywhere.
+    `kb_meta_prompt` is the block about knowledge bases: "" for none, None lets the server write it. `dynamic_context`
+    are the caller's own blocks, None for none.
 
-    `metadata` are pairs of the caller's, which no model reads. `extra_fields` are fields that this version does not
-    know, and `body_fields` what an OpenAI request says beside the message: both are kept, so that a request comes back
-    from its other form as it was.
+    `metadata` are the caller's pairs, which models do not see. `extra_fields` are unknown fields, and `body_fields` the
+    other fields of an OpenAI request: both are kept, so that a request converts to its other form and back without
+    loss.
     """
 
     text: str
@@ -36,10 +36,10 @@ class ExecutionRequest:
     file_ids: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     timezone: str = "UTC"
-    parent_message_id: str | Leave | None = LEAVE
+    parent_message_id: str | Unchanged | None = UNCHANGED
     layout: str | None = None
     marker_policy: str | None = None
-    agent_id: str | Leave | None = LEAVE
+    agent_id: str | Unchanged | None = UNCHANGED
     thinking_effort: str | None = None
     knowledge_base_ids: tuple[str, ...] = ()
     kb_meta_prompt: str | None = None
@@ -60,13 +60,13 @@ MAX_FILES = 20
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a user sends. `timezone` is an IANA name; `key` an Idempotency-Key; `models` empty for
-    the conversation's; several answer side by side.
+    """A user's message. `timezone` is an IANA name; `key` an Idempotency-Key. `models` empty uses the conversation's;
+    several answer side by side.
 
-    `dynamic` are the caller's blocks of the dynamic context, `blocks` the deployment's, which stand before them and may
-    differ when a message is sent again; empty ones are left out. `choices` are for this
-    message's turn only. `parent_message_id` is the message or run that it follows: None for the beginning, LEAVE for
-    where the conversation stands. `sent_at` is when it was sent, where that was earlier than now.
+    `dynamic` are the caller's blocks of dynamic context. `blocks` are the deployment's; they come first and may differ
+    when a message is sent again. Empty ones are left out. `choices` hold for this message's turn only.
+    `parent_message_id` is the message or run that it follows: None for the beginning, UNCHANGED for the current
+    position. `sent_at` is set if it was sent earlier than now.
     """
 
     text: str
@@ -77,7 +77,7 @@ class Message:
     dynamic: tuple[str, ...] = ()
     blocks: tuple[DynamicBlock, ...] = ()
     choices: Choices = field(default_factory=Choices)
-    parent_message_id: str | Leave | None = LEAVE
+    parent_message_id: str | Unchanged | None = UNCHANGED
     sent_at: datetime | None = None
 
     @property
@@ -93,8 +93,8 @@ def sent_along(texts: Iterable[str]) -> tuple[DynamicBlock, ...]:
 
 @dataclass(frozen=True, slots=True)
 class WaitPolicy:
-    """How long a message may wait: for its turn in the `queue`, else it is refused; for more of its kind `debounce`
-    seconds, None for what the deployment sets.
+    """How long a message may wait: in the `queue` for its turn, else it is refused; and `debounce` seconds for more
+    messages, None for the deployment's setting.
     """
 
     queue: bool = True
@@ -109,12 +109,12 @@ AT_ONCE = WaitPolicy(queue=False, debounce=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A message with how it is to be sent.
+class OutgoingMessage:
+    """A message with how to send it.
 
-    `regenerate` is the turn to ask again: the message then brings no text. `is_literal`: a text that begins with `/` is
-    no command. `kb_meta_prompt` replaces the block about knowledge bases: "" leaves it out, with None the server writes
-    it.
+    `regenerate` is the turn to answer again; the message then has no text. `is_literal`: a text that begins with `/` is
+    not a command. `kb_meta_prompt` replaces the block about knowledge bases: "" leaves it out, None lets the server
+    write it.
     """
 
     message: Message
@@ -124,7 +124,7 @@ class Outgoing:
     kb_meta_prompt: str | None = None
 
     @classmethod
-    def of(cls, request: ExecutionRequest, key: str | None = None) -> Outgoing:
+    def of(cls, request: ExecutionRequest, key: str | None = None) -> OutgoingMessage:
         """That of an execution request: answered at once or refused, and no command.
 
         Raises `InvalidRequest` for a field that this version does not know: it could mean anything.
@@ -158,8 +158,8 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """`debounce`: seconds that a message waits for more where nobody is being answered. `joining`: the same where it
-    has to wait anyway. `limit`: messages that may wait in a conversation.
+    """`debounce`: seconds that a message waits for more while no turn runs. `joining`: the same while it has to wait
+    anyway. `limit`: the most messages in a conversation's queue.
     """
 
     debounce: float = 0.0
@@ -173,15 +173,14 @@ class QueueSettings:
         return self.debounce if patience.debounce is None else patience.debounce
 
     def joining_of(self, patience: WaitPolicy) -> float:
-        """Seconds in which a message that waits is joined by what comes behind it."""
+        """The seconds in which a queued message is joined by later ones."""
         return max(self.debounce, self.joining) if patience.debounce is None else patience.debounce
 
 
-def read_message(message: Message, usages: Mapping[str, str]) -> Message | Typed:
-    """A command, or words; of `//x` the words `/x`. `usages` are the commands and how they are typed.
+def read_message(message: Message, usages: Mapping[str, str]) -> Message | TypedCommand:
+    """A command, or a text; `//x` is the text `/x`. `usages` has the syntax of each command.
 
-    Raises `InvalidRequest` for a message that can't be sent, for what looks like a command and is none, and for a
-    command with files.
+    Raises `InvalidRequest` for a message that can't be sent, for an unknown command, and for a command with files.
     """
     parsed = parse(checked(message), usages)
     if isinstance(parsed, str):
@@ -217,7 +216,7 @@ def _must_be_unicode(text: str, what: str, param: str) -> None:
 
 
 def local(now: datetime, timezone: str) -> datetime:
-    """The moment with the offset of the user's zone, so that nobody has to know the zone later."""
+    """The moment with the offset of the user's time zone, so that the zone is not needed later."""
     try:
         return now.astimezone(ZoneInfo(timezone))
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from lamella.chat.waiting import QueuedContent, sent_of
+from lamella.chat.queued import QueuedContent, sent_of
 from lamella.core.errors import ServerStopping
 from lamella.core.packets import (
     CommandPacket,
@@ -24,10 +24,10 @@ from lamella.core.records import Notice, QueuedMessage, TurnRecord
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A row of the queue and its `place` in it, from 1; 0 when it waits no more.
+    """A row of the queue and its `place` in it, from 1; 0 after it left the queue.
 
-    `only_debounced`: nothing stands before its turn but its own debounce. `begins`: its turn is about to be stored, and
-    it can't be changed any more.
+    `only_debounced`: it waits only for its own debounce. `begins`: its turn is about to be stored, and it can't be
+    changed any more.
     """
 
     row: QueuedMessage
@@ -57,26 +57,26 @@ def command_answer(notice: Notice) -> Batch:
 
 
 def queued_answer(queued: Queued) -> Batch:
-    """The first packet for whoever sent something that waits."""
+    """The first packet for the sender of a queued message or command."""
     sent = sent_of(queued.row)
     due = sent.due.isoformat() if isinstance(sent, QueuedContent) else None
-    return _unnumbered(TurnQueued(message_id=queued.row.id, place=queued.place, due_at=due))
+    return _unnumbered(TurnQueued(message_id=queued.row.id, position=queued.place, due_at=due))
 
 
 def cancelled_answer() -> Batch:
-    """The end for whoever follows a message that was taken out of the queue."""
+    """The last packet for followers of a message that was removed from the queue."""
     return _unnumbered(TurnStopped(reason="user_cancelled"))
 
 
 def failed_answer(notice: Notice) -> Batch:
-    """The end for whoever follows a message that could not be answered, or a command that was refused."""
+    """The last packet for followers of a message that could not be answered, or a refused command."""
     error = notice.data["error"]
     assert isinstance(error, dict)
     return _unnumbered(ErrorPacket(error=error))
 
 
 def stopping_answer() -> Batch:
-    """The end for whoever follows a message that outlives this process."""
+    """The last packet for followers of a message that outlives this process."""
     error = ServerStopping(
         "The server is stopping.", hint="The message stays in the queue, and is answered when the server is back."
     )

@@ -1,4 +1,4 @@
-"""What users do with what waits in a conversation: see it, change it, take it out, follow it."""
+"""Operations on a conversation's queue: list, change, remove, follow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import msgspec
 
-from lamella.chat.keeper import QueuePlace, QueueWorker
 from lamella.chat.mailbox import Mailbox, Mailboxes
 from lamella.chat.message import Message, read_message
 from lamella.chat.packets import (
@@ -18,8 +17,9 @@ from lamella.chat.packets import (
     queued_answer,
     stopping_answer,
 )
-from lamella.chat.waiting import QueuedCommand, QueuedContent, groups, payload_of, sent_of
-from lamella.commands.parse import Typed
+from lamella.chat.queue_worker import QueuePlace, QueueWorker
+from lamella.chat.queued import QueuedCommand, QueuedContent, groups, payload_of, sent_of
+from lamella.commands.parse import TypedCommand
 from lamella.commands.registry import Commands
 from lamella.core.errors import InvalidRequest, NotFound, NotWaiting
 from lamella.core.ports import Batch
@@ -29,7 +29,7 @@ from lamella.turns.services import Services
 
 
 class Queue:
-    """The queues of all conversations. Each verb raises `NotFound` for what is not the caller's."""
+    """The queues of all conversations. Each method raises `NotFound` for another user's conversation."""
 
     def __init__(
         self, keeper: QueueWorker, services: Services, mailboxes: Mailboxes, commands: Commands, limit: int
@@ -42,20 +42,22 @@ class Queue:
         self._limit = limit
 
     async def add(self, caller: Caller, row: QueuedMessage) -> Queued:
-        """Store what is to wait. Raises `QueueFull`."""
+        """Add a row to the queue. Raises `QueueFull`."""
         stored = await self._store.queue.queue_message(caller, row, self._limit)
         placed = await self.placed(caller, stored)
         self.woken(caller, row.conversation_id)
         return placed
 
     async def listed(self, caller: Caller, conversation_id: str) -> tuple[Queued, ...]:
-        """The queue, in order. What begins stands in it until its turn is stored: it is never nowhere."""
+        """The queue, in order. A message that is about to begin is in it until its turn is stored, so it is always
+        somewhere.
+        """
         rows = await self._store.queue.queued(caller, conversation_id)
         taking = self._box_of(conversation_id).taking
         return tuple(Queued(row, place, begins=row.id in taking) for place, row in enumerate(rows, start=1))
 
     async def behind(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
-        """What waits behind what begins at this moment, in order; not what was stopped before it began."""
+        """The queue after the messages that are about to begin, in order, without those that were stopped."""
         rows = await self._store.queue.queued(caller, conversation_id)
         taking = self._box_of(conversation_id).taking
         return tuple(
@@ -82,12 +84,14 @@ class Queue:
         return Queued(row, place, alone and not box.floor.locked(), row.id in box.taking)
 
     async def change(self, caller: Caller, conversation_id: str, message_id: str, text: str) -> Queued:
-        """Give a waiting message another text. Raises `NotWaiting`, and `InvalidRequest` for no text, or a command."""
+        """Change the text of a queued message. Raises `NotWaiting`, and `InvalidRequest` for an empty text or a
+        command.
+        """
         found = await self.find(caller, conversation_id, message_id)
         if isinstance(sent_of(found.row), QueuedCommand):
             raise InvalidRequest("A command in the queue can't be changed.", hint="Take it out and send another.")
         read = read_message(Message(text), self._commands.usages)
-        if isinstance(read, Typed):
+        if isinstance(read, TypedCommand):
             raise InvalidRequest("A message can't become a command.", hint="Send the command by itself.", param="text")
         box = self._box_of(conversation_id)
         async with box.rows:
@@ -96,7 +100,7 @@ class Queue:
         return await self.find(caller, conversation_id, message_id)
 
     async def cancel(self, caller: Caller, conversation_id: str, message_id: str) -> QueuedMessage:
-        """Take a waiting message or command out. Raises `NotWaiting`."""
+        """Remove a message or command from the queue. Raises `NotWaiting`."""
         await self.find(caller, conversation_id, message_id)
         box = self._box_of(conversation_id)
         async with box.rows:
@@ -107,7 +111,7 @@ class Queue:
         return row
 
     async def drop(self, caller: Caller, conversation_id: str, message_ids: Sequence[str]) -> tuple[QueuedMessage, ...]:
-        """Take several out, unless they were begun meanwhile; gives those that were taken out."""
+        """Remove several, unless they began meanwhile; returns the removed ones."""
         dropped = []
         for message_id in message_ids:
             with suppress(NotWaiting):
@@ -115,7 +119,7 @@ class Queue:
         return tuple(dropped)
 
     async def flush(self, caller: Caller, conversation_id: str) -> None:
-        """Answer what waits as soon as the conversation is free, without waiting for more."""
+        """Answer the queue as soon as the conversation is free, without waiting for more messages."""
         box, now = self._box_of(conversation_id), self._clock.now()
         async with box.rows:
             for row in (await self._store.queue.queued(caller, conversation_id))[-1:]:
@@ -126,9 +130,9 @@ class Queue:
         box.news.set()
 
     async def stop_first(self, caller: Caller, conversation_id: str) -> bool:
-        """Stop the messages that would be answered next, while none is: their turn begins now and stops at once.
+        """Stop the messages that would be answered next, while no turn runs: their turn begins now and stops at once.
 
-        Gives whether there were any. What stands behind them stays.
+        Returns whether there were any. Later messages are kept.
         """
         box = self._box_of(conversation_id)
         async with box.rows:
@@ -141,7 +145,7 @@ class Queue:
         return True
 
     async def stop(self, rows: Sequence[QueuedMessage]) -> None:
-        """Have the turn of these messages begin now and stop at once; whoever calls holds the rows of the mailbox."""
+        """Begin the turn of these messages now and stop it at once. The caller holds the rows of the mailbox."""
         now = self._clock.now()
         for row in rows:
             sent = sent_of(row)
@@ -153,7 +157,7 @@ class Queue:
     async def packets(
         self, caller: Caller, queued: Queued, follow: Callable[[Caller, str], AsyncIterator[Batch]]
     ) -> AsyncIterator[Batch]:
-        """That it waits, then what it comes to: the packets of its turn, a command's answer, or why there is none."""
+        """The packet that it waits, then the packets of its turn, a command's answer, or why there is none."""
         yield queued_answer(queued)
         row = await self._out(caller, queued.row)
         match row.status if row is not None else QueueStatus.CANCELLED:
@@ -170,7 +174,7 @@ class Queue:
                 yield command_answer(await self._store.notices.notice(caller, queued.row.notice_id))
 
     async def _out(self, caller: Caller, row: QueuedMessage) -> QueuedMessage | None:
-        """The row when it waits no more, or the process ends; None when its conversation was deleted."""
+        """The row after it left the queue, or when the process ends; None if its conversation was deleted."""
         left = self._keeper.leaving(row.id)
         with suppress(NotFound):
             row = await self._store.queue.queued_message(caller, row.id)

@@ -2,12 +2,12 @@
 
     read ─▶ add dynamic context ─▶ admit ─┬─ the conversation is free: begin its turn
       │                                   └─ else: a row of the queue, begun when it is due and nobody is answered
-      └─ a command: `orders.py`
+      └─ a command: `command_runner.py`
 
 There is one `send`. The routes of the server, an application that embeds Lamella and the terminal (which speaks HTTP)
 all call it, so the same message sends the same bytes to the provider whichever way it came:
 
-    done = await chat.sender.send(identity, conversation_id, Outgoing(Message("What is a tide?")))
+    done = await chat.sender.send(identity, conversation_id, OutgoingMessage(Message("What is a tide?")))
     async for batch in await chat.packets(identity.caller, done):
         ...
 
@@ -19,8 +19,9 @@ all call it, so the same message sends the same bytes to the provider whichever 
 4. **Begin** (`turns.py`, then `turns/turn.py`): load what the turn begins from, assemble its window, compact first if
    it does not fit, store the turn, and let it run. The first request sends the window that was assembled here.
 
-A message is an `Arrival` from the moment that its request begins until its turn runs or its row is stored, so that an
-`/abort` sent after it always finds it (`mailbox.py`). A failure on the way stores nothing and leaves the key free.
+A message is an `IncomingMessage` from the moment that its request begins until its turn runs or its row is stored, so
+that an `/abort` sent after it always finds it (`mailbox.py`). A failure on the way stores nothing and leaves the key
+free.
 """
 
 from __future__ import annotations
@@ -31,32 +32,32 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from lamella.chat.command_runner import CommandRunner
 from lamella.chat.dynamic_context import DynamicContexts
-from lamella.chat.keeper import queued_id_of
-from lamella.chat.mailbox import Arrival, Mailbox, Mailboxes, in_progress
+from lamella.chat.mailbox import IncomingMessage, Mailbox, Mailboxes, in_progress
 from lamella.chat.message import (
     AT_ONCE,
     PATIENT,
     Message,
-    Outgoing,
+    OutgoingMessage,
     QueueSettings,
     WaitPolicy,
     checked,
     local,
     read_message,
 )
-from lamella.chat.orders import Orders
 from lamella.chat.packets import Queued
 from lamella.chat.queue import Queue
+from lamella.chat.queue_worker import queued_id_of
+from lamella.chat.queued import QueuedContent, payload_of
 from lamella.chat.turns import Turns
-from lamella.chat.waiting import QueuedContent, payload_of
-from lamella.commands.parse import Typed
+from lamella.commands.parse import TypedCommand
 from lamella.commands.registry import Commands
 from lamella.core.access import Identity
 from lamella.core.agents import joined
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound
 from lamella.core.json import digest, encode
-from lamella.core.records import LEAVE, Caller, Conversation, NewRun, NewTurn, Notice, Place, QueuedMessage
+from lamella.core.records import UNCHANGED, Caller, Conversation, NewRun, NewTurn, Notice, Place, QueuedMessage
 from lamella.turns.admission import Preview
 from lamella.turns.services import Services
 from lamella.turns.turn import TurnEngine
@@ -65,7 +66,7 @@ SHORT = 4_000
 """Characters of a text that is counted at once; a longer one is counted in a thread."""
 
 Done = str | Queued | Notice
-"""What a message came to: the id of its turn, its place in the queue, or a command's answer."""
+"""The outcome of a message: the id of its turn, its place in the queue, or a command's answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class _Submitted:
     caller: Caller
     message: Message
     patience: WaitPolicy
-    arrival: Arrival
+    arrival: IncomingMessage
 
 
 class Sender:
@@ -89,7 +90,7 @@ class Sender:
         mailboxes: Mailboxes,
         turns: Turns,
         queue: Queue,
-        orders: Orders,
+        orders: CommandRunner,
         commands: Commands,
         settings: QueueSettings,
     ) -> None:
@@ -104,21 +105,22 @@ class Sender:
         self._settings = settings
 
     async def send(
-        self, identity: Identity, conversation_id: str, asked: Outgoing, arrival: Arrival | None = None
+        self, identity: Identity, conversation_id: str, asked: OutgoingMessage, arrival: IncomingMessage | None = None
     ) -> Done:
-        """Send a message or run a command; the turn goes on whether or not anybody listens.
+        """Send a message or run a command. The turn runs whether or not anybody follows it.
 
-        `arrival` is given if the message was on its way before. Raises as `submit` does, for a command as
-        `Orders.submit` does, `NotFound` for a knowledge base that the sender can't see, and what a provider raises.
+        `arrival` is set if the request was noted before. Raises as `submit` does, for a command as
+        `CommandRunner.submit` does, `NotFound` for a knowledge base that the sender can't see, and what a provider
+        raises.
         """
         if arrival is None:
             with self.arriving(conversation_id) as arrival:
                 return await self.send(identity, conversation_id, asked, arrival)
         caller, key = identity.caller, asked.message.key
-        read: Message | Typed = asked.message
+        read: Message | TypedCommand = asked.message
         if not asked.is_literal and asked.regenerate is None:
             read = self.read(asked.message)
-        if isinstance(read, Typed):
+        if isinstance(read, TypedCommand):
             arrival.end()
             return await self._orders.submit(caller, conversation_id, read, key=key, queue=asked.patience.queue)
         arrival.becomes_message()
@@ -133,27 +135,27 @@ class Sender:
         """The request that this message would make; nothing is stored and nothing is sent. Raises as `send` does."""
         message = await self._contexts.added(identity, conversation_id, message)
         read = self.read(message)
-        if isinstance(read, Typed):
+        if isinstance(read, TypedCommand):
             raise InvalidRequest(f"/{read.name} is a command: no request would be made.", param="text")
         conversation = await self._services.store.conversations.conversation(identity.caller, conversation_id)
         return await self._engine.preview(identity.caller, await self._new_turn(identity.caller, conversation, read))
 
-    def read(self, message: Message) -> Message | Typed:
-        """What a message is: a command, or words. Raises `InvalidRequest`, see `read_message`."""
+    def read(self, message: Message) -> Message | TypedCommand:
+        """A command or a text. Raises `InvalidRequest`, see `read_message`."""
         return read_message(message, self._commands.usages)
 
     @contextmanager
-    def arriving(self, conversation_id: str) -> Iterator[Arrival]:
-        """For as long as a message is read and made ready: an `/abort` that comes meanwhile stops it."""
-        with self._mailboxes.of(conversation_id).expecting(Arrival()) as arrival:
+    def arriving(self, conversation_id: str) -> Iterator[IncomingMessage]:
+        """Marks a message as incoming while it is read and prepared; an `/abort` meanwhile stops it."""
+        with self._mailboxes.of(conversation_id).expecting(IncomingMessage()) as arrival:
             yield arrival
 
     async def begin(
-        self, caller: Caller, conversation_id: str, message: Message, arrival: Arrival | None = None
+        self, caller: Caller, conversation_id: str, message: Message, arrival: IncomingMessage | None = None
     ) -> str:
-        """Begin the turn of a message that has its dynamic context, now, and give the turn's id.
+        """Begin the turn of a message that has its dynamic context, now, and return the turn's id.
 
-        Raises as `submit` does, and `TurnInProgress` instead of putting the message into the queue.
+        Raises as `submit` does, and `TurnInProgress` instead of queueing the message.
         """
         taken = await self.submit(caller, conversation_id, message, AT_ONCE, arrival)
         if isinstance(taken, Queued):
@@ -166,16 +168,16 @@ class Sender:
         conversation_id: str,
         message: Message,
         patience: WaitPolicy = PATIENT,
-        arrival: Arrival | None = None,
+        arrival: IncomingMessage | None = None,
     ) -> str | Queued:
-        """Begin a turn and give its id, or put the message into the queue.
+        """Begin a turn and return its id, or queue the message.
 
-        With a key that was used before for the same message, gives what became of that and begins nothing. Raises
+        If the key was used before for the same message, returns that outcome and begins nothing. Raises
         `InvalidRequest`, `NotFound`, `ContextLengthExceeded`, `IdempotencyMismatch`, `ServerStopping`, `QueueFull`, and
-        `TurnInProgress` if the message is not to wait; then nothing is stored.
+        `TurnInProgress` if the message may not wait; then nothing is stored.
         """
         self._turns.must_be_open("message")
-        sent = _Submitted(caller, message, patience, arrival or Arrival())
+        sent = _Submitted(caller, message, patience, arrival or IncomingMessage())
         sent.arrival.becomes_message()
         # Whoever asked may leave: what has begun to be stored is stored whole, and runs.
         return await asyncio.shield(self._turns.track(self._submit(conversation_id, sent)))
@@ -202,7 +204,7 @@ class Sender:
         return new.id
 
     async def _known(self, caller: Caller, turn_id: str) -> str | Queued | None:
-        """What became of the message that this turn's id was given to; None: it was never stored."""
+        """The outcome of the message with this turn's id; None if it was never stored."""
         with suppress(NotFound):
             return (await self._services.store.turns.turn(caller, turn_id)).id
         with suppress(NotFound):
@@ -211,7 +213,9 @@ class Sender:
         return None
 
     async def _take(self, box: Mailbox, new: NewTurn, sent: _Submitted) -> asyncio.Task[None] | Queued:
-        """Begin the turn where it is free to, else let its message wait; what stores nothing leaves its key free."""
+        """Begin the turn if the conversation is free, else queue the message. If nothing is stored, the key stays
+        free.
+        """
         at_once = self._settings.debounce_of(sent.patience) == 0
         try:
             if at_once and await self._mailboxes.takes_floor(box, sent.caller, new.conversation_id):
@@ -234,7 +238,7 @@ class Sender:
             raise
 
     async def _enqueue(self, new: NewTurn, sent: _Submitted) -> Queued:
-        """Store a message with what it is to be answered with, whatever is changed in the meantime."""
+        """Queue a message with its current settings, which later changes do not affect."""
         caller, message = sent.caller, sent.message
         setting = await self._engine.check(caller, new)
         stopped = sent.arrival.stopped
@@ -248,7 +252,7 @@ class Sender:
             marker_policy=setting.policy.value,
             thinking_effort=setting.effort,
             agent_id=setting.conversation.agent_id,
-            agent_chosen=message.choices.agent_id is not LEAVE,
+            agent_chosen=message.choices.agent_id is not UNCHANGED,
             file_ids=message.file_ids,
             blocks=tuple(block.text for block in message.blocks),
             whys=tuple(block.why for block in message.blocks),
@@ -278,14 +282,15 @@ class Sender:
             await self._services.store.keys.release_key(caller, key)
 
     async def again(self, caller: Caller, conversation_id: str, turn_id: str, message: Message) -> Message:
-        """The message that asks what a turn asked once more, beside it: its text and files, and all else of `message`.
+        """The message that asks a turn's question again in another branch: its text and files, and the rest of
+        `message`.
 
-        Raises `NotFound`, and `InvalidRequest` where `message` brings words, files or a place of its own.
+        Raises `NotFound`, and `InvalidRequest` if `message` has a text, files or a parent of its own.
         """
         turn = await self._services.store.turns.turn(caller, turn_id)
         if turn.conversation_id != conversation_id:
             raise NotFound(f"There is no turn {turn_id} in this conversation.", param="regenerate")
-        if message.text or message.file_ids or message.parent_message_id is not LEAVE:
+        if message.text or message.file_ids or message.parent_message_id is not UNCHANGED:
             raise InvalidRequest(
                 "A turn is asked again as it was.",
                 hint="Leave out text, file_ids and parent_message_id; or send another text with parent_message_id.",
@@ -295,7 +300,7 @@ class Sender:
         return replace(message, text=turn.text, file_ids=files, parent_message_id=turn.parent.run_id)
 
     async def _claim(self, caller: Caller, new: NewTurn, message: Message) -> str:
-        """Bind the message's key to the new turn's id, or give the id that the same message had before."""
+        """Bind the message's key to the new turn's id, or return the id that the same message had before."""
         same = [new.conversation_id, replace(message, key=None, blocks=())]
         store, now = self._services.store, self._services.clock.now()
         return await store.keys.claim_key(caller, str(message.key), "turns", digest(encode(same)), new.id, now)
@@ -306,7 +311,7 @@ class Sender:
         parent, named = None, message.parent_message_id
         if named is None:
             parent = Place()
-        elif named is not LEAVE:
+        elif named is not UNCHANGED:
             parent = await self._services.store.branches.place_of(caller, conversation.id, named)
         return NewTurn(
             id=self._services.ids.new("turn"),

@@ -1,4 +1,4 @@
-"""Turns that run beside whoever asked for them; whoever begins one holds the floor of its conversation."""
+"""Turns run in tasks of their own, independent of their callers. A running turn holds the floor of its conversation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TypeVar
 
 import structlog
 
-from lamella.chat.mailbox import Arrival, Mailbox
+from lamella.chat.mailbox import IncomingMessage, Mailbox
 from lamella.core.counting import count_tokens
 from lamella.core.errors import LamellaError, NeedsCompaction, ServerStopping
 from lamella.core.records import Caller, NewTurn
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.sessions import Sessions
 from lamella.turns.journal import Journal
-from lamella.turns.turn import Begun, TurnEngine
+from lamella.turns.turn import StartedTurn, TurnEngine
 
 log = structlog.get_logger()
 
@@ -31,7 +31,7 @@ class Turns:
         self.closing = False
         self._journal = journal
         self._sessions = sessions
-        self._beginning: dict[tuple[str, str], Arrival] = {}
+        self._beginning: dict[tuple[str, str], IncomingMessage] = {}
         """By owner and turn."""
         self._work: set[asyncio.Task[object]] = set()
         engine.compact = self._compact
@@ -54,7 +54,7 @@ class Turns:
         return task
 
     async def begin(
-        self, box: Mailbox, caller: Caller, new: NewTurn, arrival: Arrival, queued_ids: Sequence[str] = ()
+        self, box: Mailbox, caller: Caller, new: NewTurn, arrival: IncomingMessage, queued_ids: Sequence[str] = ()
     ) -> None:
         """Store a turn and let it run; the caller holds the floor, and the turn's task lets go of it.
 
@@ -73,8 +73,8 @@ class Turns:
         self.track(self._run(box, begun)).add_done_callback(_logged)
 
     def stop(self, caller: Caller, turn_id: str, run_id: str | None = None) -> bool:
-        """Ask a turn of this process to stop, or one of its runs, without a look at the store; also one that is about
-        to begin. False where the caller has none of this id here.
+        """Ask a turn of this process, or one of its runs, to stop, without reading the store; also one that is about to
+        begin. Returns False if the caller has none with this id here.
         """
         arrival = self._beginning.get((caller.user_id, turn_id))
         if arrival is not None and run_id is None:
@@ -86,13 +86,13 @@ class Turns:
         return True
 
     def stop_elsewhere(self, turn_id: str, run_id: str | None = None) -> None:
-        """Ask a turn that runs in another process to stop; whoever asks may."""
+        """Ask a turn in another process to stop. The caller's right was checked."""
         self.engine.stops.stop(turn_id, run_id)
 
-    async def _fitting(self, caller: Caller, new: NewTurn, queued_ids: Sequence[str]) -> Begun:
-        """Begin the turn; a conversation that no longer fits the window is compacted first, and then sent.
+    async def _fitting(self, caller: Caller, new: NewTurn, queued_ids: Sequence[str]) -> StartedTurn:
+        """Begin the turn. A conversation that no longer fits its window is compacted first.
 
-        Once: if the compaction fails, or frees too little, things give way until the message fits.
+        Once: if the compaction fails, or frees too little, content gives way until the message fits.
         """
         try:
             return await self.engine.begin(caller, new, queued_ids, can_compact=True)
@@ -107,8 +107,10 @@ class Turns:
         outcome = await self._sessions.make_room(caller, conversation_id, why=why)
         return isinstance(outcome, Compacted)
 
-    async def _run(self, box: Mailbox, begun: Begun) -> None:
-        """Hops 5 to 12; what follows a turn is called from here. Holding the box keeps it the conversation's."""
+    async def _run(self, box: Mailbox, begun: StartedTurn) -> None:
+        """Steps 5 to 12 of a message's way; starts the follow-up of the turn. The reference to the box keeps it
+        alive.
+        """
         try:
             try:
                 finished = await self.engine.run(begun)
@@ -122,7 +124,7 @@ class Turns:
             box.floor.release()
 
     async def close(self, seconds: float) -> None:
-        """End what runs: turns as interrupted, saved as far as they came, as long as `seconds` allow."""
+        """End running turns as interrupted, saved as far as they came, within `seconds`."""
         self.closing = True
         self.engine.interrupt()
         with suppress(TimeoutError):
@@ -135,6 +137,6 @@ class Turns:
 
 
 def _logged(task: asyncio.Task[None]) -> None:
-    """Nobody awaits a turn's task: a mistake of ours in it is told to the log at once, and not when it is collected."""
+    """Nobody awaits a turn's task, so an unexpected error in it is logged at once."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("a turn's task failed", exc_info=error)

@@ -19,8 +19,8 @@ from lamella.cli.approvals import CallQuestions, Keyboard
 from lamella.cli.failures import report
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, KeyOption, cli
-from lamella.cli.piped import Written, unsent
-from lamella.cli.zones import local_zone
+from lamella.cli.piped import TypedInput, unsent
+from lamella.cli.timezone import local_zone
 from lamella.core.errors import InvalidRequest, LamellaError
 from lamella.core.models import effort_named
 from lamella.core.packets import (
@@ -56,11 +56,13 @@ MOST_MODELS = 3
 
 @cli.command("chat")
 def chat_command(
-    text: Annotated[str | None, typer.Argument(help="The message; without it, a conversation at the prompt.")] = None,
+    text: Annotated[str | None, typer.Argument(help="The message. Without it, an interactive chat begins.")] = None,
     file: Annotated[
-        list[Path] | None, typer.Option("-f", "--file", metavar="FILE", help="A file to send along; may repeat.")
+        list[Path] | None, typer.Option("-f", "--file", metavar="FILE", help="A file to attach; may be repeated.")
     ] = None,
-    conversation: Annotated[str | None, typer.Option("-c", "--conversation", help="Go on with this one.")] = None,
+    conversation: Annotated[
+        str | None, typer.Option("-c", "--conversation", help="Continue this conversation.")
+    ] = None,
     data: DataOption = None,
     key: KeyOption = None,
     model: Annotated[
@@ -70,13 +72,13 @@ def chat_command(
         ),
     ] = None,
     effort: Annotated[
-        str | None, typer.Option(help="How much the model thinks here: off, low, medium, high or a number of tokens.")
+        str | None, typer.Option(help="Thinking effort: off, low, medium, high or a number of tokens.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the packets as JSON lines.")] = False,
 ) -> None:
     """Chat in the terminal."""
     configure_logs()
-    written = Written(text or "", "" if sys.stdin.isatty() else sys.stdin.read().removeprefix("\ufeff"))
+    written = TypedInput(text or "", "" if sys.stdin.isatty() else sys.stdin.read().removeprefix("\ufeff"))
     if written.is_empty and not sys.stdin.isatty():
         raise InvalidRequest("The message is empty.", hint="Give it as an argument or through the pipe.")
     wanted = effort_named(effort, "--effort") if effort is not None else None
@@ -110,7 +112,7 @@ class _Talk:
         """Whether anything was sent that was not refused."""
         self._color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
-    async def run(self, written: Written, files: list[Path]) -> int:
+    async def run(self, written: TypedInput, files: list[Path]) -> int:
         async with open_api(self._settings) as api:
             status = await api.get("/status")
             self._answering = " and ".join(self._models) if len(self._models) > 1 else str(status["model"])
@@ -355,7 +357,7 @@ class _Shown:
                 self._write(f"[{name} …]", dim=True)
             case ToolResultPacket(content=content, is_error=is_error):
                 self._write(f" {'failed: ' + content if is_error else f'{len(content):,} characters'}", dim=True)
-            case TurnQueued(place=place, due_at=due):
+            case TurnQueued(position=place, due_at=due):
                 now = " Empty Enter answers now." if due else ""
                 sys.stderr.write(
                     f"{DIM if self._color else ''}[{place} in the queue.{now}]{PLAIN if self._color else ''}\n"
@@ -373,7 +375,7 @@ class _Shown:
             case RunFinished() if self._several:
                 self._write("\n" + ("[stopped]\n" if packet.status == "user_cancelled" else ""))
                 self._write(_bill(packet.usage, packet.cost), dim=True)
-            case ModelFallback(asked=asked, model=model, error=error):
+            case ModelFallback(requested_model=asked, model=model, error=error):
                 sys.stderr.write(f"{asked} failed: {error['message']} {model} answers.\n")
             case ContextDegraded(why=why):
                 sys.stderr.write(f"{why}\n")

@@ -26,7 +26,7 @@ def export_command(
     ] = None,
     without_content: Annotated[
         bool,
-        typer.Option("--without-content", help="Lengths and fingerprints in the place of all that was written."),
+        typer.Option("--without-content", help="Replace all texts by lengths and fingerprints."),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write it to this file. Default: standard output.")] = None,
     data: DataOption = None,

@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api
-from lamella.cli.asking import CommandOptions, JsonOption, id_of, show, whole
+from lamella.cli.api_commands import CommandOptions, JsonOption, id_of, show, whole
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.client import Object
 
-groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Users who are granted access together.")
+groups = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Groups of users, for grants on knowledge bases."
+)
 cli.add_typer(groups, name="groups")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The name or the id of a group.")]
@@ -30,12 +32,12 @@ def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOptio
 
 @groups.command("create")
 def create_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that no other group has.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A unique name.")],
     data: DataOption = None,
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a group."""
+    """Create a group."""
 
     async def ask(api: Api) -> Object:
         return await api.post("/groups", {"name": name})
@@ -47,7 +49,7 @@ def create_command(
 def add_command(
     group: GroupArgument, user: UserArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
 ) -> None:
-    """Put a user into a group."""
+    """Add a user to a group."""
     show(CommandOptions(data, key, json), lambda api: _member(api, "PUT", group, user), lambda found: [_line(found)])
 
 
@@ -55,7 +57,7 @@ def add_command(
 def remove_command(
     group: GroupArgument, user: UserArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
 ) -> None:
-    """Take a user out of a group."""
+    """Remove a user from a group."""
     show(CommandOptions(data, key, json), lambda api: _member(api, "DELETE", group, user), lambda found: [_line(found)])
 
 
@@ -63,7 +65,7 @@ def remove_command(
 def delete_command(
     group: GroupArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
 ) -> None:
-    """Remove a group, with its grants."""
+    """Delete a group with its grants."""
 
     async def ask(api: Api) -> Object:
         return await api.ask("DELETE", f"/groups/{await id_of(api, ['/groups'], group)}")

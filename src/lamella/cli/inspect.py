@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api, open_api
-from lamella.cli.asking import WHOLE
+from lamella.cli.api_commands import WHOLE
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, KeyOption, cli
-from lamella.cli.zones import local_zone
+from lamella.cli.timezone import local_zone
 from lamella.client import Object
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.json import encode_text
@@ -49,7 +49,7 @@ def why_command(
     data: DataOption = None,
     key: KeyOption = None,
 ) -> None:
-    """Say what a request read from the cache, what it cost, and why it was not more."""
+    """Show what a request read from the cache, what it cost, and why not more was read."""
     configure_logs()
     typer.echo(asyncio.run(_why(read_settings(data=data, key=key), request)))
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from lamella.cli.api import Api
-from lamella.cli.asking import BaseArgument, CommandOptions, JsonOption, id_of, moment, show, whole
+from lamella.cli.api_commands import BaseArgument, CommandOptions, JsonOption, id_of, moment, show, whole
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.client import Object
 
@@ -26,15 +26,15 @@ SubjectArgument = Annotated[str, typer.Argument(metavar="WHO", help="The name or
 
 @kb.command("list")
 def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
-    """List the bases that you can see, with how much of each you may read."""
+    """List the bases that you can see, with your level of access."""
     ask = CommandOptions(data, key, json)
     show(ask, lambda api: whole(api, "/knowledge-bases"), lambda found: [_line(one) for one in found["data"]])
 
 
 @kb.command("create")
 def create_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")],
-    description: Annotated[str, typer.Option(help="What is in it.")] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the base.")],
+    description: Annotated[str, typer.Option(help="A description.")] = "",
     visible: Annotated[
         bool, typer.Option("--visible", help="Show name and description to members without a grant.")
     ] = False,
@@ -42,7 +42,7 @@ def create_command(
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a knowledge base."""
+    """Create a knowledge base."""
 
     async def ask(api: Api) -> Object:
         return await api.post("/knowledge-bases", {"name": name, "description": description, "visible": visible})
@@ -53,16 +53,16 @@ def create_command(
 @kb.command("describe")
 def describe_command(
     base: BaseArgument,
-    description: Annotated[str | None, typer.Option(help="What is in it, for people.")] = None,
-    hint: Annotated[str | None, typer.Option(help="What restricted readers may know of it.")] = None,
+    description: Annotated[str | None, typer.Option(help="A description for people.")] = None,
+    hint: Annotated[str | None, typer.Option(help="A hint for restricted readers.")] = None,
     keyword: Annotated[
-        list[str] | None, typer.Option(help="A word for their searches; several times for several, empty for none.")
+        list[str] | None, typer.Option(help="A keyword for restricted readers; may be repeated, empty removes all.")
     ] = None,
     data: DataOption = None,
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Say what a base of yours is about; what is left out stays."""
+    """Describe a base of yours. Options that are left out do not change."""
     said = {
         "description": description,
         "hint": hint,
@@ -79,7 +79,7 @@ def describe_command(
 def delete_command(
     base: BaseArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
 ) -> None:
-    """Remove a base with all that belongs to it."""
+    """Delete a base with everything in it."""
 
     async def ask(api: Api) -> Object:
         return await api.ask("DELETE", await _path(api, base))
@@ -93,13 +93,13 @@ def grant_command(
     who: SubjectArgument,
     level: Annotated[
         Literal["full", "restricted", "none", "remove"],
-        typer.Argument(help="How much they may read; `remove` takes the grant away.", show_default=False),
+        typer.Argument(help="The level of access; `remove` deletes the grant.", show_default=False),
     ],
     data: DataOption = None,
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Say how much of a base of yours a user or a group may read."""
+    """Set a user's or a group's access to a base of yours."""
 
     async def ask(api: Api) -> Object:
         path = f"{await _path(api, base)}/grants/{await id_of(api, ['/users', '/groups'], who)}"
@@ -121,12 +121,12 @@ def grant_command(
 @kb.command("grants")
 def grants_command(
     base: BaseArgument,
-    changes: Annotated[bool, typer.Option("--changes", help="Every change of them instead.")] = False,
+    changes: Annotated[bool, typer.Option("--changes", help="List every change of the grants instead.")] = False,
     data: DataOption = None,
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List who may read a base of yours, or every change of that."""
+    """List who may read a base of yours, or all changes of its grants."""
 
     async def ask(api: Api) -> Object:
         path = await _path(api, base)
@@ -145,7 +145,7 @@ async def _path(api: Api, base: str) -> str:
 
 
 def _line(one: Object) -> str:
-    return " · ".join([one["id"], one["name"], "yours" if one["yours"] else one["level"]])
+    return " · ".join([one["id"], one["name"], "yours" if one["is_owner"] else one["level"]])
 
 
 def _change(one: Object) -> str:
@@ -163,7 +163,7 @@ def add_command(
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Add documents to a base of yours and wait until they can be found."""
+    """Add documents to a base of yours, and wait until they are indexed."""
 
     async def ask(api: Api) -> Object:
         path = f"{await _path(api, base)}/documents"
@@ -180,7 +180,7 @@ def add_command(
 def status_command(
     base: BaseArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
 ) -> None:
-    """Show the documents of a base and how far each is."""
+    """Show the documents of a base with their states."""
 
     async def ask(api: Api) -> Object:
         path = f"{await _path(api, base)}/documents"
@@ -197,13 +197,13 @@ def status_command(
 @kb.command("search")
 def search_command(
     base: BaseArgument,
-    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="What to look for.")],
+    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="The words to search for.")],
     limit: Annotated[int, typer.Option(min=1, max=100, help="Passages at most.")] = 10,
     data: DataOption = None,
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Find passages in the documents of a base, each with its scores."""
+    """Search the documents of a base. Shows passages with scores."""
 
     async def ask(api: Api) -> Object:
         base_id = await id_of(api, ["/knowledge-bases"], base)
@@ -231,7 +231,7 @@ def _document(one: Object) -> str:
 
 
 def _hits(found: Object) -> list[str]:
-    lines = [f"Searched by words alone: {found['without_meaning']}"] if found["without_meaning"] else []
+    lines = [f"Searched by words alone: {found['lexical_only_reason']}"] if found["lexical_only_reason"] else []
     for hit in found["data"]:
         page = [f"page {hit['page']}"] if hit["page"] is not None else []
         place = " · ".join([hit["title"], *page, *([" › ".join(hit["headings"])] if hit["headings"] else [])])
@@ -243,12 +243,12 @@ def _hits(found: Object) -> list[str]:
 @kb.command("preview")
 def preview_command(
     base: BaseArgument,
-    question: Annotated[list[str], typer.Argument(metavar="QUESTION", help="What a reader might ask.")],
+    question: Annotated[list[str], typer.Argument(metavar="QUESTION", help="The question of a reader.")],
     data: DataOption = None,
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what somebody with restricted access would be told by a base of yours."""
+    """Show the answer that a restricted reader would get from a base of yours."""
 
     async def ask(api: Api) -> Object:
         path = f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}/restricted-preview"
@@ -266,7 +266,7 @@ def uses_command(
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List who asked a base of yours with restricted access what, how that ended, and what they got."""
+    """List the questions that restricted readers asked a base of yours, with the outcomes and what they got."""
 
     async def ask(api: Api) -> Object:
         path = f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}"

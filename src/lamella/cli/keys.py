@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api
-from lamella.cli.asking import CommandOptions, JsonOption, moment, show, whole
+from lamella.cli.api_commands import CommandOptions, JsonOption, moment, show, whole
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.client import Object
 
 keys = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Your API keys.")
 cli.add_typer(keys, name="keys")
 
-ONCE = "This is shown once: keep it where nobody else reads it."
+ONCE = "This key is shown only once. Store it in a safe place."
 
 
 @keys.command("list")
@@ -30,18 +30,16 @@ def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOptio
 
 @keys.command("create")
 def create_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the key, such as the device.")],
     scope: Annotated[
-        list[str] | None, typer.Option(help="read, write or manage; may repeat. Default: all that your key has.")
+        list[str] | None, typer.Option(help="read, write or manage; may be repeated. Default: all scopes of your key.")
     ] = None,
-    days: Annotated[
-        int | None, typer.Option(min=1, max=36_500, help="How long it opens. Default: until revoked.")
-    ] = None,
+    days: Annotated[int | None, typer.Option(min=1, max=36_500, help="Days until it expires. Default: never.")] = None,
     data: DataOption = None,
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a key. It is printed once."""
+    """Create a key. It is printed only once."""
     body: Object = {"name": name}
     if scope:
         body["scopes"] = scope
@@ -61,7 +59,7 @@ def revoke_command(
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Revoke a key: it opens nothing from now on."""
+    """Revoke a key. It stops working at once."""
 
     async def ask(api: Api) -> Object:
         return await api.ask("DELETE", f"/keys/{key_id}")
@@ -76,7 +74,7 @@ def new_key(found: Object) -> list[str]:
 
 def key_line(one: Object) -> str:
     """`key_… · laptop · lam_abcd1234… · manage, read, write · last used 2026-11-22 05:30`."""
-    parts = [one["id"], one["name"], f"{one['begins_with']}…", ", ".join(one["scopes"])]
+    parts = [one["id"], one["name"], f"{one['prefix']}…", ", ".join(one["scopes"])]
     parts.append(f"last used {moment(one['last_used_at'])}")
     if one["expires_at"]:
         parts.append(f"until {moment(one['expires_at'])}")

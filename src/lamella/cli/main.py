@@ -58,5 +58,5 @@ def root(
 DataOption = Annotated[Path | None, typer.Option(help="The data folder. Default: LAMELLA_DATA.")]
 ModelOption = Annotated[str | None, typer.Option(help="The model that answers. Default: LAMELLA_MODEL.")]
 KeyOption = Annotated[
-    str | None, typer.Option(help="The key to ask with, seen by who lists processes. Default: LAMELLA_KEY.")
+    str | None, typer.Option(help="The API key. Other users can see it in the list of processes. Default: LAMELLA_KEY.")
 ]

@@ -14,7 +14,7 @@ import httpx2
 from starlette.types import ASGIApp, Message
 
 from lamella.app.app import open_app
-from lamella.server.entrance import Entrance
+from lamella.server.authentication import Authentication
 from lamella.server.web import create_web
 from lamella.settings import Settings
 
@@ -29,7 +29,7 @@ async def own_client(
     Whoever opens the data folder has all that is in it; with a key they are the user whose key it is.
     """
     async with open_app(settings) as app:
-        web = create_web(app, Entrance(app.accounts, is_local=False, holds_folder=True))
+        web = create_web(app, Authentication(app.accounts, is_local=False, holds_folder=True))
         async with httpx2.AsyncClient(
             transport=StreamingTransport(web), base_url="http://127.0.0.1", headers=headers
         ) as client:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lamella.commands.parse import Typed, parse
+from lamella.commands.parse import TypedCommand, parse
 from lamella.core.errors import InvalidRequest
 
 SHOWN = 60
@@ -13,7 +13,7 @@ SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class TypedInput:
     """The argument of `lamella chat`, and what came through the pipe."""
 
     text: str = ""
@@ -41,12 +41,12 @@ class Written:
         a command. Raises `InvalidRequest` for a line that looks like a command and is none, before anything is sent,
         and for `files` if no message is left to take them.
         """
-        if not self.may_be_command or (self.text and not isinstance(parse(self.text, usages), Typed)):
+        if not self.may_be_command or (self.text and not isinstance(parse(self.text, usages), TypedCommand)):
             return (self.whole,)
         commands = [self.text] if self.text else []
         lines = self.piped.splitlines(keepends=True)
         for at, line in enumerate(lines):
-            if line.strip() and not isinstance(parse(line, usages), Typed):
+            if line.strip() and not isinstance(parse(line, usages), TypedCommand):
                 rest = "".join(lines[at:]).strip()
                 return (*commands, rest)
             if line.strip():
@@ -63,4 +63,4 @@ def unsent(messages: tuple[str, ...]) -> str:
     first = messages[0].splitlines()[0]
     shown = f"“{first[:SHOWN]}{'…' if len(first) > SHOWN else ''}”"
     more = f" and {len(messages) - 1} more" if len(messages) > 1 else ""
-    return f"Not sent, because what stands before it failed: {shown}{more}"
+    return f"Not sent, because an earlier message failed: {shown}{more}"

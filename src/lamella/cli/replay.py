@@ -15,8 +15,8 @@ from lamella.core.errors import ConfigurationError, InvalidRequest
 from lamella.core.json import Json, encode_text
 from lamella.core.tokens import Usage
 from lamella_lab.replay.comparison import LayoutReplay, cost_vs_best_layout, in_all_layouts
-from lamella_lab.replay.ground import ReplayGround
-from lamella_lab.replay.happenings import Happening
+from lamella_lab.replay.environment import ReplayEnvironment
+from lamella_lab.replay.events import ReplayEvent
 from lamella_lab.replay.options import ReplayOptions
 from lamella_lab.replay.report import Replayed, ReplayReport, body_name, compared, nothing_asked
 from lamella_lab.replay.run import replay
@@ -32,7 +32,7 @@ def replay_command(
     model: Annotated[str | None, typer.Option(help="Another model.")] = None,
     provider: Annotated[str | None, typer.Option(help="anthropic or openai.")] = None,
     models: Annotated[
-        Path | None, typer.Option(help="A file of models and prices that goes before the shipped table.")
+        Path | None, typer.Option(help="A file of models and prices that extends the shipped table.")
     ] = None,
     set: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the trace; may be repeated.")
@@ -42,7 +42,7 @@ def replay_command(
         Path | None, typer.Option(help="Write every request body, exactly as sent, to this folder.")
     ] = None,
     layouts: Annotated[
-        bool, typer.Option("--layouts", help="Replay it in every layout too, and say what the best of them costs.")
+        bool, typer.Option("--layouts", help="Also replay it in every layout, and compare with the cheapest.")
     ] = False,
 ) -> None:
     """Run a trace through the engine against the simulator, on virtual time."""
@@ -74,7 +74,7 @@ def replay_command(
 async def _replayed(
     trace: Trace, options: ReplayOptions, *, layouts: bool
 ) -> tuple[ReplayReport, Sequence[LayoutReplay]]:
-    ground = ReplayGround()
+    ground = ReplayEnvironment()
     try:
         report = await replay(trace, options, ground)
         return report, await in_all_layouts(trace, options, ground) if layouts else ()
@@ -144,7 +144,7 @@ def _lines(report: ReplayReport) -> list[str]:
     return lines
 
 
-def _happened(happening: Happening) -> list[str]:
+def _happened(happening: ReplayEvent) -> list[str]:
     """The lines of something between two requests: kind, cause and figures, and what was told of it."""
     figures = happening.numbers
     told = f": {figures['before']:.0f} → {figures['after']:.0f} tokens" if "after" in figures else ""

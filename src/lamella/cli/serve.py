@@ -23,8 +23,8 @@ from lamella.cli.api import announced
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, ModelOption, cli
 from lamella.core.errors import ConfigurationError, LamellaError
+from lamella.server.authentication import LOOPBACK, Authentication
 from lamella.server.connections import Limits, bounded
-from lamella.server.entrance import LOOPBACK, Entrance
 from lamella.server.web import create_web
 from lamella.settings import Settings, read_settings
 
@@ -39,7 +39,7 @@ FILES_BESIDE = 256
 @cli.command("serve")
 def serve_command(
     host: Annotated[
-        str, typer.Option(help="The address to listen on; at one that others reach, keys are needed.")
+        str, typer.Option(help="The address to listen on. Keys are needed if other machines can reach it.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = PORT,
     data: DataOption = None,
@@ -58,18 +58,18 @@ async def _serve(host: str, port: int, settings: Settings) -> None:
     shown = f"http://[{host}]:" if ":" in host else f"http://{host}:"
     url = f"{shown}{listener.getsockname()[1]}"
     async with open_app(settings) as app, AsyncExitStack() as stack:
-        entrance = Entrance(app.accounts, is_local=host in LOOPBACK)
-        token = None if await app.accounts.are_set_up() else entrance.first_run_token
+        authentication = Authentication(app.accounts, is_local=host in LOOPBACK)
+        token = None if await app.accounts.are_set_up() else authentication.first_run_token
         await stack.enter_async_context(announced(settings.data, _here(url), token))
         config = uvicorn.Config(
-            create_web(app, entrance),
+            create_web(app, authentication),
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=2,
             lifespan="off",
             http=bounded(_limits(settings)),
         )
-        _announce(app, url, token, entrance.is_local)
+        _announce(app, url, token, authentication.is_local)
         settling = asyncio.create_task(_settle(app))
         try:
             await _Server(config, app).serve(sockets=[listener])

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api
-from lamella.cli.asking import CommandOptions, JsonOption, moment, show, whole
+from lamella.cli.api_commands import CommandOptions, JsonOption, moment, show, whole
 from lamella.cli.inspect import newest
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.client import Object
@@ -38,7 +38,12 @@ def list_command(
 
 @sessions.command("search")
 def search_command(
-    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="What was said, in these or other words.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="WORDS", help="Words to search for; passages with other words of the same meaning are found too."
+        ),
+    ],
     conversation: Annotated[
         str | None, typer.Option("-c", "--conversation", help="Search this one. Default: all.")
     ] = None,
@@ -47,7 +52,7 @@ def search_command(
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Find what was said, by words and by meaning."""
+    """Search messages by words and by meaning."""
     query = {"q": " ".join(words), "limit": limit} | ({"conversation_id": conversation} if conversation else {})
 
     async def ask(api: Api) -> Object:
@@ -60,7 +65,7 @@ def search_command(
 def resume_command(
     session: SessionArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
 ) -> None:
-    """Go on from an earlier session, as /resume does."""
+    """Continue an earlier session, as /resume does."""
 
     async def ask(api: Api) -> Object:
         return await api.post(f"/sessions/{session}/resume", {})
@@ -72,7 +77,7 @@ def resume_command(
 def undo_command(
     session: SessionArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
 ) -> None:
-    """Take the newest compaction back: name the session that it ended or began."""
+    """Take the newest compaction back. Name the session that it closed or opened."""
 
     async def ask(api: Api) -> Object:
         return await api.post(f"/sessions/{session}/undo", {})
@@ -99,7 +104,7 @@ def _session(one: Object) -> str:
 
 def _hits(found: Object) -> list[str]:
     numbers = {session["id"]: session["number"] for session in found["sessions"]}
-    lines = [f"Searched by words alone: {found['without_meaning']}"] if found["without_meaning"] else []
+    lines = [f"Searched by words alone: {found['lexical_only_reason']}"] if found["lexical_only_reason"] else []
     for hit in found["data"]:
         number = f"session {numbers[hit['session_id']]} " if hit["session_id"] in numbers else ""
         where = f"{number}({hit['session_id']}) of {hit['conversation_id']}"

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 import typer
 
 from lamella.cli.api import Api, first_run_token
-from lamella.cli.asking import CommandOptions, JsonOption, id_of, show, whole
+from lamella.cli.api_commands import CommandOptions, JsonOption, id_of, show, whole
 from lamella.cli.keys import new_key
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.client import Object
 from lamella.settings import read_settings
 
-users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who may ask.")
+users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Users and their keys.")
 cli.add_typer(users, name="users")
 
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The name or the id of a user.")]
@@ -29,7 +29,7 @@ def setup_command(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Turn accounts on: from now on everybody needs a key, and yours is printed once."""
+    """Set up accounts. From then on everybody needs a key; yours is printed only once."""
     found = token or first_run_token(read_settings(data=data).data)
     body: Object = {"name": name} | ({"token": found} if found else {})
 
@@ -51,13 +51,13 @@ def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOptio
 
 @users.command("add")
 def add_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that no other user has.")],
-    admin: Annotated[bool, typer.Option("--admin", help="Whether they keep users and keys too.")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A unique name.")],
+    admin: Annotated[bool, typer.Option("--admin", help="Make the user an admin, who manages users and keys.")] = False,
     data: DataOption = None,
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Add a user. Their first key is printed once: hand it over."""
+    """Add a user. Their first key is printed only once: pass it on."""
 
     async def ask(api: Api) -> Object:
         return await api.post("/users", {"name": name, "role": "admin" if admin else "member"})
@@ -71,7 +71,7 @@ def set_command(
     name: Annotated[str | None, typer.Option(help="Another name.")] = None,
     role: Annotated[Literal["admin", "member"] | None, typer.Option(help="Another role.")] = None,
     disabled: Annotated[
-        bool | None, typer.Option("--disable/--enable", help="Whether their keys and grants open nothing.")
+        bool | None, typer.Option("--disable/--enable", help="Disable or enable the user's keys and grants.")
     ] = None,
     data: DataOption = None,
     key: KeyOption = None,
@@ -90,12 +90,12 @@ def set_command(
 @users.command("issue-key")
 def issue_command(
     user: UserArgument,
-    name: Annotated[str, typer.Option(help="What it is for.")] = "issued",
+    name: Annotated[str, typer.Option(help="A name for the key, such as the device.")] = "issued",
     data: DataOption = None,
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a key for a user who lost theirs. It is printed once, and says who issued it."""
+    """Create a key for a user who lost theirs. It is printed only once, and records who issued it."""
 
     async def ask(api: Api) -> Object:
         found = await id_of(api, ["/users"], user)

@@ -1,4 +1,4 @@
-"""A command: what it is called, what it answers, and when it may run."""
+"""Slash commands: name, answer, and when a command may run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lamella.storage import Store
 
 @dataclass(frozen=True, slots=True)
 class CommandCall:
-    """A command that was given: by whom, where, and what followed its name."""
+    """A command to run: by whom, in which conversation, with its argument."""
 
     caller: Caller
     conversation: Conversation
@@ -24,7 +24,7 @@ class CommandCall:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What people read, and the same for programs."""
+    """The answer as text for people and as data for programs."""
 
     text: str
     data: JsonObject = field(default_factory=dict)
@@ -32,8 +32,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """What an `/abort` stopped. `turn_id` is None for a message whose turn has no id yet; `began`: the turn is stored,
-    and a model may have been asked.
+    """What `/abort` stopped. `turn_id` is None if the turn has no id yet. `began`: the turn is stored, and a model may
+    have been asked.
     """
 
     turn_id: str | None
@@ -41,30 +41,32 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """What commands work on."""
+class CommandContext:
+    """What commands can use."""
 
     store: Store
     sessions: Sessions
     clock: Clock
     abort: Callable[[Caller, Conversation], Awaitable[Stopped | None]]
-    """Stops the turn that runs, else the messages that are about to be answered; None if there is nothing to stop."""
+    """Stops the running turn, else the messages that are about to be answered. Returns None if there is nothing to
+    stop.
+    """
     waiting: Callable[[Caller, str], Awaitable[tuple[QueuedMessage, ...]]]
-    """What waits in a conversation, in order."""
+    """The queue of a conversation, in order."""
     drop: Callable[[Caller, str, Sequence[str]], Awaitable[tuple[QueuedMessage, ...]]]
-    """Takes some of it out, unless it was begun meanwhile; gives what was taken out."""
+    """Removes messages from the queue that did not begin; returns them."""
     flush: Callable[[Caller, str], Awaitable[None]]
-    """Answers what waits as soon as the conversation is free, without waiting for more."""
+    """Answers the queue as soon as the conversation is free, without waiting for more messages."""
 
 
 class Command(Protocol):
-    """One command. `usage` is how it is typed, `summary` what it does, in a few words."""
+    """One command. `usage` is its syntax, `summary` a short description."""
 
     name: str
     usage: str
     summary: str
     at_once: bool
-    """Whether it runs beside an answer: it does not touch that answer's context."""
+    """Whether it runs during an answer, because it does not change that answer's context."""
 
     async def run(self, asked: CommandCall) -> Answer:
         """Do it. Raises a `LamellaError`; then nothing has changed."""

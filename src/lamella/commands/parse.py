@@ -1,4 +1,4 @@
-"""What a message is: a command, words, or words that begin with an escaped slash. Pure."""
+"""Decides whether a message is a command, text, or text with an escaped slash. Pure."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from difflib import get_close_matches
 from lamella.core.errors import InvalidRequest
 
 _COMMAND = re.compile(r"/(?P<name>[^\W\d_][\w-]*)(?P<marks>[.,:;!?…]*)(?:\s+(?P<argument>.*))?")
-"""One word after the slash. A path (`/etc/hosts`, `/index.html`), `/3` and `/*` are none."""
+"""One word after the slash. A path (`/etc/hosts`, `/index.html`), `/3` and `/*` are not commands."""
 
 _UNSEEN = "\ufeff\u200b\u200e\u200f\u2060"
-"""Marks that are not shown and come along when a text is pasted."""
+"""Invisible characters that come along when a text is pasted."""
 
 NEAR = 0.6
 """How alike a word and the name of a command are, from 0 to 1, for the command to be suggested."""
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """A command as it was typed: its name in lower case, and what follows it."""
+class TypedCommand:
+    """A command as typed: its name in lower case, and the rest of the line."""
 
     name: str
     argument: str = ""
 
 
-def parse(text: str, usages: Mapping[str, str]) -> Typed | str:
-    """The command, or the text to send to the model; `//x` is the text `/x`. `usages` says how each command is typed.
+def parse(text: str, usages: Mapping[str, str]) -> TypedCommand | str:
+    """The command, or the text to send to the model; `//x` is the text `/x`. `usages` has the syntax of each command.
 
-    A message whose first line is a command is nothing else: raises `InvalidRequest` for one with further lines, for
-    words after a command that takes none (`/abort please do not`), and for a command that does not exist, with the
-    nearest that does.
+    A message whose first line is a command may have no more lines. Raises `InvalidRequest` for further lines, for words
+    after a command without arguments (`/abort please do not`), and for an unknown command, with the nearest one.
     """
     stripped = text.strip().strip(_UNSEEN).strip()
     if stripped.startswith("//"):
@@ -57,7 +56,7 @@ def parse(text: str, usages: Mapping[str, str]) -> Typed | str:
             hint=f"Send /{name} by itself. To send it as text, begin with //.",
             param="text",
         )
-    return Typed(name, argument)
+    return TypedCommand(name, argument)
 
 
 def takes_argument(usage: str) -> bool:
@@ -66,7 +65,7 @@ def takes_argument(usage: str) -> bool:
 
 
 def nearest(name: str, names: Collection[str]) -> str | None:
-    """The command that a mistyped one may have meant: `statsu`, `prune-tools`, `résumé`; None if none is near."""
+    """The nearest command to a mistyped one: `statsu`, `prune-tools`, `résumé`. Returns None if none is near."""
     plain = unicodedata.normalize("NFKD", name.lower())
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
     first = re.split(r"[-_]", plain)[0]

@@ -1,10 +1,10 @@
-"""What is answered and what waits: `/abort` stops an answer, `/queue` lists, drops and flushes what waits."""
+"""Commands for the running answer and the queue: `/abort` stops an answer; `/queue` lists, drops and flushes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lamella.commands.command import Answer, CommandCall, Reach
+from lamella.commands.command import Answer, CommandCall, CommandContext
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import JsonObject
 from lamella.core.records import QueuedMessage
@@ -16,20 +16,20 @@ HINT = "/queue lists what waits, /queue drop N takes one out, /queue clear all, 
 
 
 ABORT_NAMES = ("abort", "stop", "cancel")
-"""All stop the answer that runs or is about to; what waits is answered next."""
+"""All stop the answer that runs or is about to begin; the queue continues."""
 
 
 class Abort:
-    """Asks the running turn to stop; what was said so far is kept."""
+    """Asks the running turn to stop; the partial answer is kept."""
 
     at_once = True
 
-    def __init__(self, reach: Reach, name: str) -> None:
+    def __init__(self, reach: CommandContext, name: str) -> None:
         self._reach = reach
         self.name = name
         self.usage = f"/{name}"
         first = ABORT_NAMES[0]
-        meaning = "stop the answer that runs; what was said so far stays, and what waits is answered next"
+        meaning = "stop the running answer and keep its text; then the queue continues"
         self.summary = meaning if name == first else f"the same as /{first}"
 
     async def run(self, asked: CommandCall) -> Answer:
@@ -40,7 +40,7 @@ class Abort:
         if stopped is None:
             lines = ["No answer runs."]
         elif stopped.began:
-            lines = ["Stopped. What was said so far stays."]
+            lines = ["Stopped. The partial answer is kept."]
         else:
             lines = ["Stopped before the model was asked. The message stays in the conversation."]
         if waiting:
@@ -58,7 +58,7 @@ class QueueCommand:
     summary = "list what waits to be answered; take one or all out, or wait no longer for more"
     at_once = True
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: CommandContext) -> None:
         self._reach = reach
 
     async def run(self, asked: CommandCall) -> Answer:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lamella.commands.changing import Compact, New, Prune, Resume, Undo
-from lamella.commands.command import Command, CommandCall, Reach
-from lamella.commands.looking import Context, Help, Status, WhyCommand
-from lamella.commands.parse import Typed
+from lamella.commands.command import Command, CommandCall, CommandContext
+from lamella.commands.info_commands import Context, Help, Status, WhyCommand
+from lamella.commands.parse import TypedCommand
 from lamella.commands.queue import ABORT_NAMES, Abort, QueueCommand
+from lamella.commands.session_commands import Compact, New, Prune, Resume, Undo
 from lamella.core.errors import TurnInProgress
 from lamella.core.records import Caller, Notice, NoticeKind
 
@@ -16,7 +16,7 @@ from lamella.core.records import Caller, Notice, NoticeKind
 class Commands:
     """The registry: one small class for each command."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: CommandContext) -> None:
         self._store = reach.store
         self._clock = reach.clock
         commands: tuple[Command, ...] = (
@@ -45,23 +45,23 @@ class Commands:
         return tuple(self._commands.values())
 
     def is_at_once(self, name: str) -> bool:
-        """Whether the command runs beside an answer."""
+        """Whether the command runs during an answer."""
         return self._commands[name].at_once
 
     async def run(
-        self, caller: Caller, conversation_id: str, typed: Typed, notice_id: str, queued_ids: Sequence[str] = ()
+        self, caller: Caller, conversation_id: str, typed: TypedCommand, notice_id: str, queued_ids: Sequence[str] = ()
     ) -> Notice:
-        """Run a command and store it with its answer, behind the conversation's newest turn. No model is asked.
+        """Run a command and store it with its answer, after the conversation's newest turn. No model is asked.
 
-        What the caller may do is looked at now, also for a command that waited: `queued_ids` is its row, which leaves
-        the queue with the answer. Raises `TurnInProgress` for one that touches the context of an answer that runs, and
-        what the command raises; then nothing is stored.
+        The caller's rights are checked now, also for a command that waited. `queued_ids` is its row, which is removed
+        with the answer. Raises `TurnInProgress` for a command that changes the context of a running answer, and the
+        command's own errors; then nothing is stored.
         """
         command = self._commands[typed.name]
         conversation = await self._store.conversations.conversation(caller, conversation_id)
         if conversation.running_turn is not None and not command.at_once:
             raise TurnInProgress(
-                f"/{command.name} changes what the answer that runs stands on.",
+                f"/{command.name} changes the context of the running answer.",
                 hint="Wait for its end, or stop it with /abort, and send the command again.",
             )
         answer = await command.run(CommandCall(caller, conversation, typed.argument))

@@ -13,7 +13,7 @@ from lamella.context.documents import key_of
 from lamella.context.fit import STAGES, leave_out, need_of
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout, Slot
-from lamella.context.render import PrefixState, RenderedTurn, Renderer, View, unseen
+from lamella.context.render import PrefixState, RenderedTurn, Renderer, RenderView, unseen
 from lamella.context.results import kept_names
 from lamella.context.segments import (
     SegmentPlace,
@@ -32,14 +32,14 @@ from lamella.core.errors import ConfigurationError, ContextLengthExceeded
 from lamella.core.json import digest
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
-from lamella.core.prompt import Absence, Kind, Lifetime, Prompt, Report, Sampling, Segment, SegmentNote, Zone
+from lamella.core.prompt import AbsentSegment, Kind, Lifetime, Prompt, Report, Sampling, Segment, SegmentNote, Zone
 
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A window with the reasons for it. `decisions` are new: store them before the request is sent.
+    """A window and the reasons for it. `decisions` are new: store them before sending the request.
 
-    `rendered` is what a later assembly of the same line may reuse; it never changes what comes out.
+    `rendered` can be reused by a later assembly of the same conversation; it saves work and never changes the result.
     """
 
     prompt: Prompt
@@ -51,10 +51,10 @@ class Assembled:
 
 
 def assemble(context: ContextInput, layout: Layout, previous: Assembled | None = None) -> Assembled:
-    """The window of `context` in `layout`.
+    """Assembles the window of `context` in `layout`.
 
-    Raises `ContextLengthExceeded` when it does not fit whatever gives way, `NeedsCompaction` when it would after a
-    compaction. `previous`, an earlier assembly, saves work and changes nothing.
+    Raises `ContextLengthExceeded` if it does not fit even after everything gave way, `NeedsCompaction` if a compaction
+    would make it fit. `previous`, an earlier assembly, saves work and does not change the result.
     """
     layout = layout.for_model(context.model)
     known = previous.rendered if previous and (previous.layout, previous.model) == (layout, context.model) else ()
@@ -65,7 +65,7 @@ def assemble(context: ContextInput, layout: Layout, previous: Assembled | None =
 
 
 class _Work:
-    """One assembly: what is decided on the way is at once an input of the next rendering."""
+    """One assembly. Each decision is an input of the next rendering."""
 
     def __init__(self, context: ContextInput, layout: Layout, known: tuple[RenderedTurn, ...]) -> None:
         self._whole = context
@@ -87,7 +87,9 @@ class _Work:
             self._render(self._window.rendered)
 
     def give_way(self) -> None:
-        """Law 7: in order, until it fits; documents that nobody decided about are not in it yet."""
+        """Rule *fit*: apply the stages in order until the window fits. Documents without a decision are not in it
+        yet.
+        """
         for stage in STAGES:
             need = need_of(self._context, self._window.local)
             if need.total <= 0:
@@ -102,15 +104,15 @@ class _Work:
             raise _too_long(self._context, self._window)
 
     def _turns_follow(self) -> bool:
-        """Whether the turns stand right after the summaries: no fixed slot of the layout comes between them."""
+        """Whether the turns follow directly after the summaries, without a fixed slot between them."""
         fixed = [slot.kind for slot in self._layout.of_zone(Zone.FIXED)]
         return not fixed or fixed[-1] is Kind.SUMMARY or Kind.SUMMARY not in fixed
 
     def _most(self) -> int:
-        """The local tokens above which a window is refused here, and not left to its provider to refuse.
+        """The local tokens above which a window is refused here, before the provider could.
 
-        A limit that was learned refuses nothing, and an estimate only what it can't be wrong about. What the user sends
-        now is held to the estimate, so that a text far too long is refused before it is stored.
+        A learned limit refuses nothing, and an estimate refuses only what must be too large. The user's new text is
+        compared with the plain estimate, so a text that is far too long is refused before it is stored.
         """
         context, running = self._context, self._window.rendered[-1].segments
         if context.keeps_turns:
@@ -120,13 +122,13 @@ class _Work:
         return int(most * doubt)
 
     def admit(self) -> None:
-        """Take in what is new, as far as there is room."""
+        """Include new files and pictures while there is room."""
         if self._choices.undecided:
             room = usable(self._context) - self._window.local
             self._decide(admit(self._context, room, project_is_fixed=self._project_is_fixed))
 
     def assembled(self) -> Assembled:
-        """What came out."""
+        """The result."""
         context, window = self._context, self._window
         _must_differ(window.segments)
         present = {segment.kind for segment in window.segments}
@@ -148,7 +150,7 @@ class _Work:
 
 
 def _must_differ(segments: Sequence[Segment]) -> None:
-    """Everything that is known of a segment is known by its id."""
+    """The ids of segments must be unique."""
     seen: set[str] = set()
     for segment in segments:
         if segment.id in seen:
@@ -162,7 +164,7 @@ def _must_differ(segments: Sequence[Segment]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """All segments in order; `local` are their tokens, `durable` is the fingerprint of what stays."""
+    """All segments in order. `local` is their tokens, `durable` the fingerprint of what stays."""
 
     segments: tuple[Segment, ...]
     rendered: tuple[RenderedTurn, ...]
@@ -171,7 +173,7 @@ class _Window:
 
 
 def _window(context: ContextInput, layout: Layout, choices: WindowChoices, known: tuple[RenderedTurn, ...]) -> _Window:
-    """The window by what was decided; `known` are turns as they were rendered before."""
+    """The window by the decisions so far. `known` are turns rendered before."""
     fixed = _fixed(context, layout, choices)
     rendered = _turns(context, layout, choices, _standing(fixed), known)
     trailing, after = _trailing(context, layout, rendered[-1])
@@ -180,7 +182,9 @@ def _window(context: ContextInput, layout: Layout, choices: WindowChoices, known
 
 
 def _sampling(context: ContextInput, layout: Layout, choices: WindowChoices) -> Sampling:
-    """Where a layout takes away what a model may have thought of, the provider is asked to drop that thinking."""
+    """If a layout removes something that the model may have thought about, the provider is asked to drop that
+    thinking.
+    """
     return replace(
         context.sampling,
         drop_unbound_thinking=context.model.binds_thinking and layout.moves,
@@ -231,7 +235,7 @@ def _system_text(context: ContextInput, layout: Layout) -> str:
 
 
 def _placed(slot: Slot, context: ContextInput, choices: WindowChoices) -> Segment | None:
-    """Agent, project or dynamic context, where the layout has them stand as one segment of the request."""
+    """Agent, project or dynamic context as one segment, if the layout has a slot for it."""
     place = SegmentPlace(slot.zone, slot.lifetime)
     match slot.kind:
         case Kind.AGENT if context.agent is not None and not context.agent.replaces_system:
@@ -245,7 +249,7 @@ def _placed(slot: Slot, context: ContextInput, choices: WindowChoices) -> Segmen
 
 
 def _standing(fixed: Sequence[Segment]) -> PrefixState:
-    """What thinking is made after: of the fixed zone, what stays for the session."""
+    """The state that thinking depends on: the parts of the fixed zone that stay for the session."""
     standing = PrefixState(digest())
     for segment in fixed:
         if segment.lifetime is Lifetime.SESSION:
@@ -265,7 +269,7 @@ def _turns(
     pruned, emptied = pruned_steps(path, choices.boundary), pruned_steps(path, choices.emptied)
     readable = is_readable(context, layout)
     extracted = choices.extracted if layout.keeps_extracts else frozenset()
-    view = View(choices.listed, pruned, choices.cuts, kept_names(context.tools), emptied, readable, extracted)
+    view = RenderView(choices.listed, pruned, choices.cuts, kept_names(context.tools), emptied, readable, extracted)
     rendered: list[RenderedTurn] = []
     standing = start
     for index, turn in enumerate(context.history):
@@ -281,12 +285,12 @@ def _turns(
 
 
 def _moving(context: ContextInput, layout: Layout, choices: WindowChoices) -> Mapping[Kind, Segment]:
-    """What travels with the running turn."""
+    """The segments that move with the running turn."""
     placed = {slot.kind: _placed(slot, context, choices) for slot in layout.of_zone(Zone.TRAVELLING)}
     return {kind: segment for kind, segment in placed.items() if segment is not None}
 
 
-def _same(old: RenderedTurn, turn: Turn, view: View, standing: PrefixState) -> bool:
+def _same(old: RenderedTurn, turn: Turn, view: RenderView, standing: PrefixState) -> bool:
     return (
         old.zone is Zone.HISTORY
         and (old.before is standing or old.before == standing)
@@ -296,7 +300,7 @@ def _same(old: RenderedTurn, turn: Turn, view: View, standing: PrefixState) -> b
 
 
 def _trailing(context: ContextInput, layout: Layout, running: RenderedTurn) -> tuple[tuple[Segment, ...], PrefixState]:
-    """What stands behind the steps: dynamic context where it comes last, and the reminder."""
+    """The segments after the steps: dynamic context, if it comes last, and the reminder."""
     made: list[Segment] = []
     after = running.after
     for slot in layout.of_zone(Zone.TRAILING):
@@ -321,7 +325,7 @@ _ADVICE = {
 
 
 def _too_long(context: ContextInput, window: _Window) -> ContextLengthExceeded:
-    """The error that names what is too large: what takes more than half of the window, else the conversation."""
+    """The error that names what is too large: a part with more than half of the window, else the conversation."""
     estimate = int(window.local * context.calibration)
     message = f"This request has about {estimate:,} tokens; {context.model.name} takes {context.budget:,} here."
     last = f"{context.turn.id}/user"
@@ -345,7 +349,7 @@ def _too_long(context: ContextInput, window: _Window) -> ContextLengthExceeded:
 
 
 def _called(segment: Segment, context: ContextInput) -> tuple[Kind, str]:
-    """What a segment is and how it is called for who wrote it: a system prompt may be an agent's."""
+    """A segment's kind and name for its author. For example, the system prompt may be an agent's."""
     agent = context.agent
     if segment.kind is Kind.SYSTEM and agent is not None and agent.replaces_system:
         return Kind.AGENT, f"Agent {agent.name}"
@@ -353,7 +357,7 @@ def _called(segment: Segment, context: ContextInput) -> tuple[Kind, str]:
 
 
 def _notes(context: ContextInput, choices: WindowChoices, window: _Window) -> Iterator[SegmentNote]:
-    """What is to be said of segments: what is listed, cut, left out or not seen, and why dynamic context is there."""
+    """Notes on segments: listed, cut, left out or invisible to the model, and the reasons of dynamic context."""
     dynamic = {segment.id for segment in window.segments if segment.kind is Kind.DYNAMIC}
     for rendered in window.rendered:
         yield from rendered.notes
@@ -374,13 +378,13 @@ def letters(segments: Sequence[Segment]) -> str:
     return " ".join(segment.letters for segment in segments if segment.letters)
 
 
-def absences(context: ContextInput, layout: Layout, present: Set[Kind]) -> Iterator[Absence]:
+def absences(context: ContextInput, layout: Layout, present: Set[Kind]) -> Iterator[AbsentSegment]:
     """One reason for each kind of the layout's slots that no segment is of."""
     for slot in layout.slots:
         if slot.kind not in present:
             why = _absent_because(slot.kind, context, layout)
             if why:
-                yield Absence(slot.kind, why)
+                yield AbsentSegment(slot.kind, why)
 
 
 def _absent_because(kind: Kind, context: ContextInput, layout: Layout) -> str:
@@ -392,7 +396,7 @@ def _absent_because(kind: Kind, context: ContextInput, layout: Layout) -> str:
         case Kind.SYSTEM:
             return "the system prompt is empty"
         case Kind.SECTIONS if context.agent is not None and context.agent_replaces_system:
-            return f"the prompt of “{context.agent.name}” stands in place of the whole system prompt"
+            return f"the prompt of “{context.agent.name}” replaces the whole system prompt"
         case Kind.SECTIONS:
             return "no section applies to this step"
         case Kind.SUMMARY:
@@ -406,7 +410,7 @@ def _absent_because(kind: Kind, context: ContextInput, layout: Layout) -> str:
         case Kind.DYNAMIC:
             return "no dynamic context came with this message"
         case Kind.REMINDER:
-            return "there is nothing to remind of in this step, or it stands there already"
+            return "no reminder is due in this step, or it is in the window already"
         case Kind.USER | Kind.STEP:
             return ""
 
@@ -415,7 +419,7 @@ def _no_agent(context: ContextInput) -> str:
     if context.agent is None:
         return "no agent is chosen"
     if context.agent.replaces_system:
-        return f"the prompt of “{context.agent.name}” stands in place of the system prompt"
+        return f"the prompt of “{context.agent.name}” replaces the system prompt"
     return f"the prompt of “{context.agent.name}” is empty"
 
 

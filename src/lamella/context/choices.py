@@ -1,7 +1,7 @@
 """What was decided about a window: documents included or listed, results cut or pruned, turns left out.
 
-Decisions are data, and the newest of a subject holds. `Known` reads them for the windows of one model. `admit` makes
-the ones that are missing: it includes documents and pictures while they fit, and lists the others.
+Decisions are data, and the newest of a subject holds. `KnownDecisions` reads them for the windows of one model. `admit`
+makes the ones that are missing: it includes documents and pictures while they fit, and lists the others.
 """
 
 from __future__ import annotations
@@ -21,32 +21,31 @@ from lamella.core.messages import Attachment, Turn
 INCLUDED = "included"
 LISTED = "listed"
 ALL = "all"
-"""The number of a prune decision that leaves no result, whatever its tool says."""
+"""The number of a prune decision that replaces all results, including those that their tools keep."""
 EXTRACTS = "extracts"
 """The number of a prune decision whose stubs keep extracts: by which version of the rules (`context/results.py`)."""
 
 
 def subject_of(id: str, model: str) -> str:
-    """What an admission or a cut is about: the document, project or call `id` in the windows of one model.
+    """The subject of an admission or a cut: the document, project or call `id` in the windows of one model.
 
-    A file that is attached twice is admitted twice: `id` is the key of the document's use.
+    A file that is attached twice is admitted twice: `id` is the key of the use.
     """
     return f"{id}@{model}"
 
 
 def revision_of(project: Project) -> str:
-    """What a decision about a whole project is about: `ID.REVISION`."""
+    """The subject of a decision about a whole project: `ID.REVISION`."""
     return f"{project.id}.{project.revision}"
 
 
 @dataclass(frozen=True, slots=True)
 class WindowChoices:
-    """What holds for one request.
+    """The decisions that hold for one request.
 
-    `listed` are the keys of the documents and of the project's pictures that are not included, those that nobody
-    decided about among them; `undecided` says whether there are any. `boundary` is the last step whose results are
-    stubs, `emptied` the last one where even those are that their tools keep. `extracted` are the steps whose stubs keep
-    extracts.
+    `listed` are the keys of documents and project pictures that are not included, also for lack of a decision;
+    `undecided`: there are such. `boundary` is the last step whose results are stubs, `emptied` the last one in which
+    even kept results are stubs. `extracted` are the steps whose stubs have extracts.
     """
 
     listed: frozenset[str]
@@ -58,11 +57,12 @@ class WindowChoices:
 
 
 def choices_of(context: ContextInput, *, project_is_fixed: bool) -> WindowChoices:
-    """What was decided for `context`; what was not decided yet is left out of the window.
+    """The decisions for `context`. Undecided files stay out of the window for now.
 
-    The files of a project that travels are included together or listed together. Its instructions stand in any case.
+    The files of a project that moves with the turn are included or listed together. Its instructions are always
+    included.
     """
-    known = Known(context.model.name, context.decisions)
+    known = KnownDecisions(context.model.name, context.decisions)
     listed = {key_of(a) for a in documents_of(context) if known.of_document(a) != INCLUDED}
     undecided = any(known.of_document(a) is None for a in documents_of(context, project=project_is_fixed))
     project, held = context.project, project_content(context)
@@ -79,9 +79,9 @@ def choices_of(context: ContextInput, *, project_is_fixed: bool) -> WindowChoice
 
 
 def documents_of(context: ContextInput, *, project: bool = True) -> list[Attachment]:
-    """Everything with a content that may be listed instead, oldest first, what is in the project last.
+    """All documents with content that may be listed instead, oldest first, those of the project last.
 
-    The pictures of a message always ride on it.
+    Pictures of a message are always included.
     """
     turns = (*context.history, context.turn)
     found = [a for turn in turns for a in turn.user.attachments if a.text is not None]
@@ -94,7 +94,7 @@ def project_content(context: ContextInput) -> list[Attachment]:
     return [file for file in files if has_content(file, context.model)]
 
 
-class Known:
+class KnownDecisions:
     """The decisions about the windows of one model."""
 
     def __init__(self, model: str, decisions: Sequence[Decision]) -> None:
@@ -113,7 +113,9 @@ class Known:
         return self._outcomes.get((DecisionKind.ADMISSION, subject_of(key_of(attachment), self._model)))
 
     def of_project(self, project: Project) -> str | None:
-        """Whether the files of a project that travels are included or listed, as it is now: an edit is decided anew."""
+        """Whether the files of a moving project are included or listed at its current revision. An edited project is
+        decided again.
+        """
         return self._outcomes.get((DecisionKind.PROJECT, subject_of(revision_of(project), self._model)))
 
     def boundary(self, turns: Sequence[Turn]) -> str | None:
@@ -121,7 +123,7 @@ class Known:
         return _newest(self._prunes, turns)
 
     def left_out(self, turns: Sequence[Turn], summaries: Sequence[Summary]) -> LeftOut | None:
-        """What of these left the window; None if nothing did, or a session began after it."""
+        """What left the window, of these turns and summaries. Returns None if nothing did, or a session began since."""
         left = self._left_out
         if left is None:
             return None
@@ -135,12 +137,12 @@ class Known:
     def in_window(
         self, turns: Sequence[Turn], summaries: Sequence[Summary]
     ) -> tuple[Sequence[Turn], Sequence[Summary]]:
-        """What of these did not leave the window."""
+        """The turns and summaries that did not leave the window."""
         left = self.left_out(turns, summaries)
         return (turns, summaries) if left is None else (turns[left.turns :], summaries[left.summaries :])
 
     def emptied(self, turns: Sequence[Turn]) -> str | None:
-        """The step of these turns up to which results are stubs even where their tools keep them."""
+        """The step up to which even kept results are stubs."""
         return _newest(self._emptied, turns)
 
     def extracted(self, turns: Sequence[Turn]) -> frozenset[str]:
@@ -160,7 +162,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """So many of the oldest turns and of the oldest summaries left the window when its budget was `budget`."""
+    """The number of the oldest turns and summaries that left the window when its budget was `budget`."""
 
     turns: int
     summaries: int
@@ -168,12 +170,12 @@ class LeftOut:
 
 
 LEFT_OUT = "left-out"
-"""The id of the segment that says what was left out."""
+"""The id of the segment that says what left."""
 
 
 def shortened(context: ContextInput) -> ContextInput:
-    """The context without what was left out; a line after the summaries says so."""
-    left = Known(context.model.name, context.decisions).left_out(context.history, context.summaries)
+    """The context without what left the window; a line after the summaries says so."""
+    left = KnownDecisions(context.model.name, context.decisions).left_out(context.history, context.summaries)
     if left is None or context.keeps_turns:
         return context
     history, summaries = context.history[left.turns :], context.summaries[left.summaries :]
@@ -184,11 +186,11 @@ def shortened(context: ContextInput) -> ContextInput:
 def back_again(
     model: str, decisions: Sequence[Decision], turns: Sequence[Turn], summaries: Sequence[Summary], most: int
 ) -> tuple[Decision, ...]:
-    """The decision that what was left out is shown again, if a window may have more tokens now than then: `most`.
+    """The decision to show again what left, if a window may now have more tokens (`most`) than then.
 
-    What still has no room leaves again, by a decision of its own.
+    If there is still no room, another decision removes it again.
     """
-    left = Known(model, decisions).left_out(turns, summaries)
+    left = KnownDecisions(model, decisions).left_out(turns, summaries)
     if left is None or most <= left.budget:
         return ()
     why = f"the window of {model} has {most} tokens now: what was left out of it at {left.budget} is shown again"
@@ -232,12 +234,12 @@ def usable(context: ContextInput) -> int:
 
 
 def is_readable(context: ContextInput, layout: Layout) -> bool:
-    """Whether what is left out of a result names the id by which the model can read it again."""
+    """Whether a cut result names the id by which the model can read it again."""
     return layout.names_ids and can_be_read(context.tools)
 
 
 def pruned_steps(path: tuple[Turn, ...], boundary: str | None) -> frozenset[str]:
-    """The ids of the steps up to the prune boundary, wherever it lies on the path; none when it lies elsewhere."""
+    """The ids of the steps up to the prune boundary on this path; empty if the boundary is on another path."""
     if boundary is None:
         return frozenset()
     ids = [step.id for turn in path for step in turn.steps]
@@ -245,16 +247,17 @@ def pruned_steps(path: tuple[Turn, ...], boundary: str | None) -> frozenset[str]
 
 
 MOST_PICTURE_BYTES = 18_000_000
-"""What the pictures of a request may have together before a project's are left out: in base64 they are a third more,
-and a provider takes 32 MB."""
+"""The most bytes of pictures in a request before those of a project are left out. Base64 adds a third, and providers
+accept 32 MB.
+"""
 
 
 def admit(context: ContextInput, room: int, *, project_is_fixed: bool) -> tuple[Decision, ...]:
     """Include what fits: this turn's files, then the project, then older files, newest first.
 
-    `room` are the local tokens that are free when nothing new is in. What was decided before stays as it was. Where
-    the project travels, all of its files are taken or all are listed; where it is fixed, whole files are taken while
-    they fit and the rest is listed. Its instructions and the list stand in the window already.
+    `room` are the local tokens that are free without new files. Earlier decisions hold. A project that moves with the
+    turn is included whole or listed whole; a fixed one is included file by file while they fit. Its instructions and
+    the list of files are already in the window.
     """
     work = _Admitting(context, room)
     work.files(context.turn.user.files)
@@ -268,11 +271,11 @@ def admit(context: ContextInput, room: int, *, project_is_fixed: bool) -> tuple[
 
 
 class _Admitting:
-    """One pass over the documents: the room that is left, and what was decided."""
+    """One pass over the documents: the remaining room and the decisions so far."""
 
     def __init__(self, context: ContextInput, room: int) -> None:
         self._model = context.model
-        self._known = Known(self._model.name, context.decisions)
+        self._known = KnownDecisions(self._model.name, context.decisions)
         self._room = room
         turns = (*context.history, context.turn)
         self._bytes = MOST_PICTURE_BYTES - sum(len(image.data) for turn in turns for image in turn.user.images)
@@ -291,7 +294,7 @@ class _Admitting:
         self._record(DecisionKind.ADMISSION, key_of(attachment), LISTED if lacks else INCLUDED, why, numbers)
 
     def whole(self, project: Project, held: Sequence[Attachment]) -> None:
-        """Decide whether the files of the project stand in the window whole, or as a list."""
+        """Decide whether the project's files are included or listed."""
         if not held or self._known.of_project(project) is not None:
             return
         about, lacks, numbers = f"the project “{project.name}”", *self._take(held)
@@ -300,7 +303,7 @@ class _Admitting:
         self._record(DecisionKind.PROJECT, revision_of(project), LISTED if lacks else INCLUDED, why, numbers)
 
     def _take(self, wanted: Sequence[Attachment]) -> tuple[str, Mapping[str, float]]:
-        """Use room, if there is enough; gives what keeps these out, or "", and the numbers of the decision."""
+        """Use room if there is enough. Returns the reason for refusing, or "", and the numbers of the decision."""
         tokens = sum(content_tokens(one, self._model) for one in wanted)
         size = sum(len(one.image.data) for one in wanted if one.image is not None)
         numbers: dict[str, float] = {"tokens": tokens, "room": max(self._room, 0)}

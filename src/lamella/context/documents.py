@@ -53,7 +53,7 @@ def documents_json(documents: Sequence[PromptDocument]) -> str:
 
 
 def key_of(attachment: Attachment) -> str:
-    """What tells a use of a document from another one of the same file, which can be attached more than once."""
+    """The key of one use of a document. A file that is attached twice has two."""
     use = f".{attachment.use}" if attachment.use else ""
     return f"{attachment.file_id}#{attachment.document}{use}"
 
@@ -76,12 +76,12 @@ def of_attachment(attachment: Attachment, *, included: bool) -> PromptDocument:
 
 
 def frame_of(attachments: Sequence[Attachment], listed: Set[str]) -> str:
-    """The message of `files_message` without the texts: what documents cost beside them."""
+    """`files_message` without texts: the tokens that documents cost in addition to their texts."""
     return files_message([replace(a, text="" if a.text is not None else None) for a in attachments], listed)
 
 
 def files_message(attachments: Sequence[Attachment], listed: Set[str]) -> str:
-    """The text of one turn's files; those whose key is in `listed` come without their text."""
+    """The message with one turn's files. Those whose key is in `listed` come without text."""
     documents = [
         of_attachment(attachment, included=attachment.text is not None and key_of(attachment) not in listed)
         for attachment in attachments
@@ -90,14 +90,14 @@ def files_message(attachments: Sequence[Attachment], listed: Set[str]) -> str:
 
 
 def picture_parts(attachment: Attachment, image: Image, model: ModelFacts) -> tuple[Part, ...]:
-    """The name and the picture, or a short text in their place for a model that sees none."""
+    """The name and the picture, or a short text for a model without vision."""
     if model.images is None:
         return (_unseen(attachment, image, "this model can't see it"),)
     return (Text(f"[Picture “{attachment.title}”]"), image)
 
 
 def listed_picture(attachment: Attachment, image: Image, model: ModelFacts) -> tuple[Part, ...]:
-    """What stands for a picture of a project that does not fit the window."""
+    """The text for a project's picture that does not fit the window."""
     if model.images is None:
         return picture_parts(attachment, image, model)
     return (_unseen(attachment, image, "there is no room for it in the window"),)
@@ -108,7 +108,7 @@ def _unseen(attachment: Attachment, image: Image, why: str) -> Text:
 
 
 def parts_tokens(parts: tuple[Part, ...], model: ModelFacts) -> int:
-    """The local tokens of such parts: a picture's are the provider's own count, divided by what it counts for one."""
+    """The local tokens of such parts. A picture has the provider's own count, divided by the calibration."""
     return sum(_part_tokens(part, model) for part in parts)
 
 
@@ -123,7 +123,7 @@ def _part_tokens(part: Part, model: ModelFacts) -> int:
 
 
 def content_tokens(attachment: Attachment, model: ModelFacts) -> int:
-    """The local tokens that a document or a picture takes in the window when it is not only listed."""
+    """The local tokens of a document or a picture that is included."""
     if attachment.image is None:
         return attachment.tokens
     return parts_tokens(picture_parts(attachment, attachment.image, model), model)

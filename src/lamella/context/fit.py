@@ -1,8 +1,8 @@
-"""What gives way when a window is too large, in the order of law 7. Each step is a recorded decision.
+"""What gives way if a window is too large, in the order of the rule *fit*. Each stage is a stored decision.
 
-old tool results → this turn's, where thinking is bound to them and the newest would have no room → this step's results,
-cut → compaction, if there is any → results that their tools keep until then → documents listed instead of included →
-the oldest turns, then the oldest summaries
+old tool results → this turn's, if thinking is bound to them and the newest would have no room → this step's results,
+cut → compaction, if available → results that their tools keep until then → documents listed instead of included → the
+oldest turns, then the oldest summaries
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lamella.context.choices import (
     ALL,
     LEFT_OUT,
     LISTED,
-    Known,
+    KnownDecisions,
     LeftOut,
     choices_of,
     is_readable,
@@ -47,22 +47,22 @@ from lamella.core.prompt import Kind
 NOTHING: Mapping[str, float] = {}
 
 LEAST_ROOM = 0.1
-"""The share of the window that the newest results get before results that thinking is bound to give way for them."""
+"""The share of the window that the newest results need before results with bound thinking give way."""
 
 BOUND_SHARE = 0.5
-"""How much of the window such results give way together: each time, the thinking behind them is lost."""
+"""The share of the window that such results free at once: each time, the thinking after them is lost."""
 
 ROOM_AT_ONCE = 0.2
-"""The share of the window that is freed beyond what is needed when turns leave it: the next messages edit nothing."""
+"""The share of the window that is freed beyond the need when turns leave, so that the next messages change nothing."""
 
 SLACK = 0.05
-"""How much of the window is freed beyond what is needed, so that the next step does not edit it again."""
+"""The share of the window that is freed beyond the need, so that the next step does not change the window again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """What a window asks for, in local tokens: `over` is what is too much (negative: what is free), `files` what the
-    new files of this turn would take. A file that would not fit an empty window asks for nothing: it is listed.
+class SpaceNeed:
+    """The need of a window, in local tokens: `over` is the excess (negative: free room), `files` the size of this
+    turn's new files. A file that would not fit an empty window is listed and not counted.
     """
 
     over: int
@@ -70,26 +70,26 @@ class Need:
 
     @property
     def total(self) -> int:
-        """By how much the window has to give way for everything to fit."""
+        """The tokens to free so that everything fits."""
         return self.over + self.files
 
 
-Stage = Callable[[ContextInput, Layout, Need], tuple[Decision, ...]]
-"""Gives way, if it can."""
+Stage = Callable[[ContextInput, Layout, SpaceNeed], tuple[Decision, ...]]
+"""A stage: returns decisions that free room, if it can."""
 
 
-def need_of(context: ContextInput, local: int) -> Need:
-    """What the window of `local` tokens asks for."""
+def need_of(context: ContextInput, local: int) -> SpaceNeed:
+    """The need of a window of `local` tokens."""
     limit = usable(context)
-    known = Known(context.model.name, context.decisions)
+    known = KnownDecisions(context.model.name, context.decisions)
     new = [a for a in context.turn.user.files if a.text is not None and known.of_document(a) is None]
-    return Need(local - limit, sum(a.tokens for a in new if a.tokens <= limit))
+    return SpaceNeed(local - limit, sum(a.tokens for a in new if a.tokens <= limit))
 
 
-def stub_old_results(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
-    """Move the boundary so far that enough results become stubs; for a new file only if that makes it fit.
+def stub_old_results(context: ContextInput, layout: Layout, need: SpaceNeed) -> tuple[Decision, ...]:
+    """Move the prune boundary until enough results are stubs; for a new file only if that makes it fit.
 
-    Results of the running turn's earlier steps come last, and only where no thinking is bound to them.
+    Results of the running turn's earlier steps come last, and only if no thinking is bound to them.
     """
     if context.keeps_results:
         return ()
@@ -98,11 +98,12 @@ def stub_old_results(context: ContextInput, layout: Layout, need: Need) -> tuple
     return _stubbed(context, layout, old, need, kept)
 
 
-def stub_bound_results(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
-    """Stubs in the running turn where the model's thinking is bound to its results, and nothing is left for the newest.
+def stub_bound_results(context: ContextInput, layout: Layout, need: SpaceNeed) -> tuple[Decision, ...]:
+    """Replace results of the running turn by stubs although thinking is bound to them, if the newest results have no
+    room.
 
-    The thinking behind the first stub goes with it, as it would be refused. So this waits until the newest results
-    would have next to no room, and then frees much at once.
+    The thinking after the first stub is dropped too, since the provider would refuse it. So this waits until there is
+    almost no room, and then frees much at once.
     """
     if context.keeps_results or need.over <= 0 or not _binds(context):
         return ()
@@ -113,19 +114,19 @@ def stub_bound_results(context: ContextInput, layout: Layout, need: Need) -> tup
     kept = kept_names(context.tools)
     old = [step for step in _stubbable(context, layout, bound=True) if any(r.name not in kept for r in step.results)]
     much = max(need.over, int(usable(context) * BOUND_SHARE))
-    return _stubbed(context, layout, old, Need(much, 0), kept)
+    return _stubbed(context, layout, old, SpaceNeed(much, 0), kept)
 
 
 def _stubbed(
     context: ContextInput,
     layout: Layout,
     old: Sequence[Step],
-    need: Need,
+    need: SpaceNeed,
     kept: Collection[str],
     numbers: Mapping[str, float] = NOTHING,
 ) -> tuple[Decision, ...]:
     """Stubs in the steps `old`, as many as are needed; the tools `kept` show their results still."""
-    cuts = Known(context.model.name, context.decisions).cuts
+    cuts = KnownDecisions(context.model.name, context.decisions).cuts
     readable = is_readable(context, layout)
     savings = [_saving(step, cuts, kept, readable=readable) for step in old]
     if not any(savings) or (need.over <= 0 and sum(savings) < need.total):
@@ -149,9 +150,10 @@ def _stubbed(
     )
 
 
-def empty_old_results(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
-    """Stubs even for results that were to stay until a compaction, in the running turn too: there was none, or it did
-    not help."""
+def empty_old_results(context: ContextInput, layout: Layout, need: SpaceNeed) -> tuple[Decision, ...]:
+    """Replace even results that should stay until a compaction, in the running turn too: there was no compaction, or it
+    did not help.
+    """
     kept = kept_names(context.tools)
     if need.over <= 0 or not (kept or context.keeps_results):
         return ()
@@ -159,11 +161,11 @@ def empty_old_results(context: ContextInput, layout: Layout, need: Need) -> tupl
 
 
 def _stubbable(context: ContextInput, layout: Layout, *, kept_too: bool = False, bound: bool = False) -> Iterator[Step]:
-    """The steps behind the boundary whose results are shown and may give way, oldest first.
+    """The steps after the boundary with results that may give way, oldest first.
 
-    Those of the running turn that thinking is bound to are among them where they are `bound` to give way, too.
+    `bound` includes steps of the running turn that thinking is bound to.
     """
-    known, path = Known(context.model.name, context.decisions), (*context.history, context.turn)
+    known, path = KnownDecisions(context.model.name, context.decisions), (*context.history, context.turn)
     boundary = known.emptied(path) if kept_too else known.boundary(path)
     history = () if layout.old_results is OldResults.NOTICE else context.history
     steps = [step for turn in history for step in turn.steps]
@@ -185,7 +187,7 @@ def _slack(context: ContextInput) -> int:
 
 
 def _saving(step: Step, cuts: Collection[ResultCut], kept: Collection[str], *, readable: bool) -> int:
-    """What a step's stubs have less than its results as they are shown, which may be cut."""
+    """The tokens that a step's stubs save compared with its results as shown."""
     shown, stubs = cut_results(step, cuts, readable=readable), stubs_of(step, kept, cuts, readable=readable)
     return max(_size(shown) - _size(stubs), 0)
 
@@ -194,11 +196,11 @@ def _size(results: Sequence[ToolResult]) -> int:
     return sum(count_tokens(result.content) for result in results)
 
 
-def cut_new_results(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
-    """Cut the results of the newest step to the room there is, the largest first, to head and tail.
+def cut_new_results(context: ContextInput, layout: Layout, need: SpaceNeed) -> tuple[Decision, ...]:
+    """Cut the results of the newest step to the free room, the largest first, keeping head and tail.
 
-    No answer was made of them yet; those of a request that the provider refused as too large may be cut once more.
-    Small ones stay whole. No result is cut to less than `LEAST_CUT` tokens.
+    No answer used them yet. Those of a request that the provider refused as too large may be cut again. Small ones stay
+    whole; no result is cut below `LEAST_CUT` tokens.
     """
     results = context.turn.steps[-1].results if need.over > 0 and context.turn.steps else ()
     sizes = _shown_sizes(context, layout)
@@ -212,13 +214,13 @@ def _shown_sizes(context: ContextInput, layout: Layout) -> dict[str, int]:
     """The tokens of the newest step's results, as they are shown: cut already, or whole."""
     if not context.turn.steps:
         return {}
-    cuts = Known(context.model.name, context.decisions).cuts
+    cuts = KnownDecisions(context.model.name, context.decisions).cuts
     shown = cut_results(context.turn.steps[-1], cuts, readable=is_readable(context, layout))
     return {result.call_id: count_tokens(result.content) for result in shown}
 
 
 def _share(sizes: Sequence[int], room: int) -> int:
-    """The most that each may have so that all of them fit: what small ones leave goes to the larger ones."""
+    """The largest equal share with which all sizes fit; small ones leave room for larger ones."""
     for index, size in enumerate(sizes):
         left = len(sizes) - index
         if size * left > room:
@@ -234,15 +236,15 @@ def _cut(context: ContextInput, layout: Layout, result: ToolResult, size: int, s
     return Decision(DecisionKind.CUT, subject, cut.outcome, "engine", why, {"tokens": size, "room": share})
 
 
-def ask_for_compaction(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
-    """Raises `NeedsCompaction` where the engine can compact and earlier turns are large enough to help.
+def ask_for_compaction(context: ContextInput, layout: Layout, need: SpaceNeed) -> tuple[Decision, ...]:
+    """Raises `NeedsCompaction` if the engine can compact and the earlier turns are large enough to help.
 
-    What they hold has to make room for their summary too, which may take as much as is freed beyond the need.
+    They must make room for their summary too, which may take as much as is freed beyond the need.
     """
     if not context.can_compact:
         return ()
     freed, wanted = 0, need.total + _slack(context)
-    known = Known(context.model.name, context.decisions)
+    known = KnownDecisions(context.model.name, context.decisions)
     path, readable = (*context.history, context.turn), is_readable(context, layout)
     stubs, emptied = pruned_steps(path, known.boundary(path)), pruned_steps(path, known.emptied(path))
     for turn in context.history:
@@ -264,13 +266,13 @@ def ask_for_compaction(context: ContextInput, layout: Layout, need: Need) -> tup
 def _shown(
     step: Step, layout: Layout, cuts: Collection[ResultCut], kept: Collection[str], *, old: bool, readable: bool
 ) -> Sequence[ToolResult]:
-    """The results of an earlier turn's step as they stand in the window: stubs already, or cut, or whole."""
+    """The results of an earlier turn's step as the window shows them: stubs, cut, or whole."""
     if layout.old_results is OldResults.NOTICE:
         return notices_of(step)
     return stubs_of(step, kept, cuts, readable=readable) if old else cut_results(step, cuts, readable=readable)
 
 
-def list_documents(context: ContextInput, layout: Layout, need: Need) -> tuple[Decision, ...]:
+def list_documents(context: ContextInput, layout: Layout, need: SpaceNeed) -> tuple[Decision, ...]:
     """Show documents by name, id and size instead of their text: older files, the project's, this turn's."""
     if need.over <= 0:
         return ()
@@ -290,7 +292,7 @@ def list_documents(context: ContextInput, layout: Layout, need: Need) -> tuple[D
 
 
 def _included(context: ContextInput, layout: Layout) -> Iterator[tuple[Attachment, str]]:
-    """Everything that could be listed and stands in the window whole, in the order of giving way, and its segment."""
+    """Every included document that could be listed, with its segment, in the order of giving way."""
     listed = choices_of(context, project_is_fixed=layout.is_fixed(Kind.PROJECT)).listed
     found = [(a, f"{turn.id}/files") for turn in context.history for a in turn.user.files if a.text is not None]
     if context.project is not None:
@@ -302,15 +304,16 @@ def _included(context: ContextInput, layout: Layout) -> Iterator[tuple[Attachmen
 def leave_out(
     context: ContextInput, shown: Sequence[RenderedTurn], over: int, *, behind_summaries: bool
 ) -> tuple[Decision, ...]:
-    """Let the oldest turns leave the window, and if that is not enough the oldest summaries, until `over` local tokens
-    are free, and some more.
+    """Remove the oldest turns from the window, then the oldest summaries, until `over` local tokens and some slack are
+    free.
 
-    `shown` are the finished turns in the window. Unless they stand right `behind_summaries`, the line about what left
-    is the first change. Nothing is lost: it is stored, found by search, and summarised by the next compaction.
+    `shown` are the finished turns in the window. If they do not follow directly after the summaries
+    (`behind_summaries`), the line about what left is the first change. Nothing is lost: it stays stored, search finds
+    it, and the next compaction summarises it.
     """
-    before = Known(context.model.name, context.decisions).left_out(context.history, context.summaries) or LeftOut(
-        0, 0, 0
-    )
+    before = KnownDecisions(context.model.name, context.decisions).left_out(
+        context.history, context.summaries
+    ) or LeftOut(0, 0, 0)
     summaries = context.summaries[before.summaries :]
     sizes = [sum(segment.tokens for segment in turn.segments) for turn in shown]
     turns = _first(sizes, over + int(usable(context) * ROOM_AT_ONCE))
@@ -334,7 +337,7 @@ def leave_out(
 
 
 def _first(sizes: Sequence[int], wanted: int) -> int:
-    """How many of the first of `sizes` it takes to free so much; all of them if that is not enough."""
+    """The number of first elements of `sizes` that free `wanted`; all if that is not enough."""
     freed = 0
     for number, size in enumerate(sizes):
         if freed >= wanted:
@@ -351,4 +354,4 @@ STAGES: tuple[Stage, ...] = (
     empty_old_results,
     list_documents,
 )
-"""In order. What they can't free is a typed error."""
+"""The stages in order. If they free too little, the assembly raises an error."""

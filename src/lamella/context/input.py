@@ -1,4 +1,4 @@
-"""What an assembly is a function of: everything that may stand in the window, as data."""
+"""The input of an assembly: everything that may be in the window, as data."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ MARGIN = 0.05
 class ContextInput:
     """The data of one request.
 
-    `history` are the finished turns of the path, `turn` the running one with its steps so far. `budget` is in tokens;
-    `calibration` is what the provider counted for a local token so far. `reminder` is this step's merged reminder;
-    `searched`: a search-like tool gave a result in this turn. `summaries` are those of earlier sessions, oldest first.
-    `last_step`: no tool may be called any more. `can_compact`: the engine can summarise what is too much.
-    `keeps_results`: old results give way only when nothing else does. `keeps_turns`: no turn or summary is
-    left out, whatever was decided: a summary is asked for of all of them.
+    `history` are the finished turns of the path, `turn` is the running one with its steps so far. `budget` is in
+    tokens; `calibration` is the provider's tokens per local token so far. `reminder` is this step's merged reminder;
+    `searched`: a search-like tool returned a result in this turn. `summaries` are those of earlier sessions, oldest
+    first. `last_step`: no more tool calls are allowed. `can_compact`: the engine can summarise old turns.
+    `keeps_results`: old results give way last. `keeps_turns`: no turn or summary is left out, because a summary is made
+    of all of them.
 
-    `limit`, in tokens: what the provider seems to take, by a refusal. Things give way to stay below it, but a window
-    above it is no error. `margin`: the share that an estimate may be too low; things give way for it too. `doubt`: the
-    share that it may be too high: a window is refused here only if it is too large even then. `sent_before`: when the
-    newest messages were sent that are in no turn of the window any more.
+    `limit`, in tokens: what the provider seems to accept, learned from a refusal. Content gives way to stay below it,
+    but a window above it is no error. `margin`: the share by which an estimate may be too low; content gives way for it
+    too. `doubt`: the share by which it may be too high: a window is refused here only if it is too large even then.
+    `sent_before`: when the newest messages were sent that are no longer in the window.
     """
 
     model: ModelFacts
@@ -57,5 +57,5 @@ class ContextInput:
 
     @property
     def agent_replaces_system(self) -> bool:
-        """Whether the agent's prompt stands in place of the whole system prompt."""
+        """Whether the agent's prompt replaces the whole system prompt."""
         return self.agent is not None and self.agent.replaces_system

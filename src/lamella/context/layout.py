@@ -1,4 +1,4 @@
-"""A layout is a table: which kinds of segment stand in the window, in which order, and for how long."""
+"""A layout is a table: the kinds of segment in the window, their order, and how long each stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lamella.core.prompt import Kind, Lifetime, SeedMarker, Zone
 
 
 class OldResults(StrEnum):
-    """What becomes of the tool results of earlier turns."""
+    """What replaces the tool results of earlier turns."""
 
     KEEP = "keep"
     NOTICE = "notice"
@@ -25,13 +25,13 @@ class OldResults(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place in the window.
+    """A row of a layout.
 
-    A slot of zone TURN is filled once for every turn of the path: past turns keep their place in zone HISTORY, by the
-    same slots, so a finished turn is a prefix of the next request. `when_changed`: sent again only when it differs from
-    what stands already. `keep_for_bound_thinking`: where a model refuses thinking after anything before it was taken
-    away, a trailing segment stays where it was sent and is sent again only when its text changes.
-    `as_system`: a message of role `system` where the model takes one in the middle of a conversation.
+    A slot of zone TURN is filled once for every turn of the path. Past turns keep their place in zone HISTORY by the
+    same slots, so a finished turn is a prefix of the next request. `when_changed`: sent again only if it differs from
+    the copy in the window. `keep_for_bound_thinking`: if a model refuses thinking after anything before it was removed,
+    a trailing segment stays where it was sent, and is sent again only if its text changes. `as_system`: a message of
+    role `system`, if the model accepts one in the middle of a conversation.
     """
 
     kind: Kind
@@ -61,7 +61,7 @@ _RANKS = {Kind.TOOLS: 0, Kind.SYSTEM: 1, Kind.SECTIONS: 2, Kind.AGENT: 2, Kind.R
 
 
 def _rank(slot: Slot) -> int:
-    """Where in the order a slot belongs: system text, other fixed things, what a turn holds, its steps, what trails."""
+    """The order of a slot: system text, other fixed segments, the parts of a turn, its steps, trailing segments."""
     match slot.zone:
         case Zone.FIXED:
             return _RANKS.get(slot.kind, 3)
@@ -73,29 +73,30 @@ def _rank(slot: Slot) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A named table of slots, in the order of the window; raises `ConfigurationError` for one that makes no sense."""
+    """A named table of slots, in the order of the window. Raises `ConfigurationError` for an invalid one."""
 
     name: str
     slots: tuple[Slot, ...]
     description: str = ""
     old_results: OldResults = OldResults.STUB
     drops_tools_at_end: bool = False
-    """Whether the last permitted step is sent without the tool list, whatever that costs in cache."""
+    """The last permitted step is sent without the tool list, even if that loses the cache."""
     names_ids: bool = False
-    """Whether what is left out of a result names the id by which the model can read it again, where it has the tool."""
+    """A cut or pruned result names the id by which the model can read it again, if it has the tool."""
     keeps_extracts: bool = False
-    """Whether a stub keeps a little of its result, where it was not made for want of room."""
+    """A stub keeps an extract of its result, unless it was made for lack of room."""
     tells: bool = False
-    """Whether users are told of each pruning, and of a compaction with its breakdown."""
+    """Users are notified of each pruning, and of a compaction with its breakdown."""
     seed_markers: tuple[SeedMarker, ...] = ()
     markers: str = "seed"
-    """The marker policy of conversations that name none."""
+    """The default marker policy of conversations."""
     waits_for_thresholds: bool = False
-    """Whether pruning and compaction wait for the deployment's thresholds, whatever prices say."""
+    """Pruning and compaction wait for the deployment's thresholds and ignore prices."""
     late_dynamic: Slot | None = None
-    """Where dynamic context stands in sessions in which it is cheaper last, and gone with the next request."""
+    """The place of dynamic context in sessions in which sending it last is cheaper; it is gone with the next request.
+    """
     kept: Layout | None = None
-    """Of a table with dynamic context last (`late`): the one that it was made from."""
+    """For a table with dynamic context last (`late`): the original table."""
 
     def __post_init__(self) -> None:
         for check in (self._kinds, self._order, self._flags):
@@ -105,13 +106,13 @@ class Layout:
                 )
 
     def _kinds(self) -> Iterator[str]:
-        """Every kind once, where it can stand."""
+        """Every kind once, in an allowed place."""
         seen: set[Kind] = set()
         for slot in self.slots:
             if slot.kind not in _PLACES:
                 yield f"{slot.kind}: there is no such kind of segment"
             elif slot.kind in seen:
-                yield f"{slot.kind}: it stands in the table twice"
+                yield f"{slot.kind}: it is in the table twice"
             elif slot.zone not in _PLACES[slot.kind]:
                 allowed = ", ".join(sorted(_PLACES[slot.kind]))
                 yield f"{slot.kind}: it can stand in zone {allowed}, not {slot.zone}"
@@ -125,10 +126,10 @@ class Layout:
         ranks = [(_rank(slot), slot.kind) for slot in self.slots]
         for (before, kind), (after, next_kind) in pairwise(ranks):
             if before > after:
-                yield f"{next_kind}: it can't stand behind {kind}"
+                yield f"{next_kind}: it can't come after {kind}"
 
     def _flags(self) -> Iterator[str]:
-        """A slot only says what its kind can do, and what is replaced when a turn is over does not last longer."""
+        """A slot has only options that its kind supports, and content replaced after a turn does not last longer."""
         for slot in self.slots:
             reminds, lasts = slot.kind is Kind.REMINDER, slot.lifetime is Lifetime.SESSION
             if (slot.keep_for_bound_thinking or slot.as_system) and not reminds:
@@ -146,12 +147,12 @@ class Layout:
         return tuple(slot for slot in self.slots if slot.zone is zone)
 
     def is_fixed(self, kind: Kind) -> bool:
-        """Whether this kind stands in the fixed zone."""
+        """Whether this kind is in the fixed zone."""
         return any(slot.kind is kind and slot.zone is Zone.FIXED for slot in self.slots)
 
     @property
     def late(self) -> Layout | None:
-        """This table with dynamic context at its late place, in front of what else trails; None: it has none."""
+        """This table with dynamic context last, before the other trailing segments. Returns None if it has none."""
         if self.late_dynamic is None:
             return None
         others = [slot for slot in self.slots if slot.kind is not Kind.DYNAMIC]
@@ -160,12 +161,14 @@ class Layout:
         return replace(self, slots=slots, late_dynamic=None, kept=self)
 
     def for_model(self, model: ModelFacts) -> Layout:
-        """The table for a model: one that binds thinking to its prefix has dynamic context kept in any session."""
+        """The table for a model. For one that binds thinking to its prefix, dynamic context is kept in every
+        session.
+        """
         return self.kept if self.kept is not None and model.binds_thinking else self
 
     @property
     def moves(self) -> bool:
-        """Whether something that stands before an answer is taken away later, though a model may have thought of it."""
+        """Whether something before an answer is removed later although the model may have thought about it."""
         return self.old_results is OldResults.NOTICE or any(
             slot.lifetime is not Lifetime.SESSION and not slot.keep_for_bound_thinking for slot in self.slots
         )

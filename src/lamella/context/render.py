@@ -25,10 +25,10 @@ from lamella.core.prompt import Kind, Lifetime, Role, Segment, SegmentNote, Zone
 
 @dataclass(frozen=True, slots=True)
 class PrefixState:
-    """What a turn's rendering depends on besides the turn: everything before it, as a fingerprint.
+    """The state on which a turn's rendering depends besides the turn: a fingerprint of everything before it.
 
-    `durable` chains the digests of all segments that stay; `reminder` is what the last step was sent with, where
-    reminders stay in place; `dynamic` the dynamic context that was sent last, where it does.
+    `durable` chains the digests of all segments that stay. `reminder` is the text of the last step's reminder, if
+    reminders stay in place; `dynamic` is the dynamic context that was sent last, if it stays.
     """
 
     durable: str
@@ -41,12 +41,11 @@ class PrefixState:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """How a request looks at the path: files only listed, steps whose results are stubs, results that are cut.
+class RenderView:
+    """How a request shows the path: listed files, stubs instead of results, cut results.
 
-    Of the steps that are `pruned`, those of the tools `kept` are shown still, unless the step is `emptied` too; the
-    stubs of those that are `extracted` keep extracts. `readable`: what is left out of a result can be read again, and
-    says by which id.
+    Of the `pruned` steps, results of the tools `kept` are still shown, unless the step is in `emptied`. Stubs of
+    `extracted` steps keep extracts. `readable`: cut results say by which id they can be read again.
     """
 
     listed: frozenset[str] = frozenset()
@@ -57,8 +56,8 @@ class View:
     readable: bool = False
     extracted: frozenset[str] = frozenset()
 
-    def of(self, turn: Turn) -> View:
-        """What of the view concerns one turn."""
+    def of(self, turn: Turn) -> RenderView:
+        """The part of the view that concerns one turn."""
         if not (self.listed or self.pruned or self.cuts):
             return WHOLE
         files = frozenset(key_of(attachment) for attachment in turn.user.attachments)
@@ -67,7 +66,7 @@ class View:
         cuts = frozenset(self._cuts(turn)) if self.cuts else self.cuts
         kept = self.kept if pruned else frozenset()
         emptied, extracted = self.emptied & steps, self.extracted & pruned
-        return View(self.listed & files, pruned, cuts, kept, emptied, self.readable, extracted)
+        return RenderView(self.listed & files, pruned, cuts, kept, emptied, self.readable, extracted)
 
     def _cuts(self, turn: Turn) -> Iterator[ResultCut]:
         calls = {result.call_id for step in turn.steps for result in step.results}
@@ -81,17 +80,17 @@ class View:
         return tuple(sorted(cut for cut in self.cuts if cut.call_id in calls))
 
 
-WHOLE = View()
+WHOLE = RenderView()
 """Every file included, every result shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedTurn:
-    """A turn as segments, with what it was made from, so that an equal one need not be made again."""
+    """A turn as segments, with the input that it was made from, so that an equal one is not made again."""
 
     turn: Turn
     zone: Zone
-    view: View
+    view: RenderView
     before: PrefixState
     segments: tuple[Segment, ...]
     after: PrefixState
@@ -100,11 +99,11 @@ class RenderedTurn:
 
 @dataclass(slots=True)
 class _Out:
-    """The segments of one turn as they are made, the standing behind the last, and what is to be said of them."""
+    """The segments of one turn while they are made, the state after the last, and notes."""
 
     zone: Zone
     standing: PrefixState
-    view: View
+    view: RenderView
     segments: list[Segment] = field(default_factory=list)
     notes: list[SegmentNote] = field(default_factory=list)
 
@@ -114,7 +113,7 @@ class _Out:
         self.standing = self.standing.behind(segment)
 
     def pass_by(self, segment: Segment) -> None:
-        """Append a segment that will be gone: nothing that stays is counted as made behind it."""
+        """Append a temporary segment: nothing that stays depends on it."""
         self.segments.append(segment)
 
     def note(self, segment: str, text: str) -> None:
@@ -140,7 +139,7 @@ class Renderer:
         return self.model.binds_thinking and slot is not None and slot.keep_for_bound_thinking
 
     def _reminder_role(self, before: Sequence[Segment]) -> Role:
-        """Of role `system` where layout and model have that, and only behind a user's message or a result."""
+        """Role `system` if layout and model support it, and only after a user's message or a result."""
         slot = self._reminder_slot
         system = slot is not None and slot.as_system and self.model.system_messages
         behind = next((s.messages[-1].role for s in reversed(before) if s.messages), None)
@@ -150,12 +149,12 @@ class Renderer:
         self,
         turn: Turn,
         number: int,
-        view: View,
+        view: RenderView,
         before: PrefixState,
         zone: Zone,
         moving: Mapping[Kind, Segment] | None = None,
     ) -> RenderedTurn:
-        """The segments of a turn, by the layout's slots; `zone` is where they stand in this request."""
+        """The segments of a turn, by the layout's slots. `zone` is their zone in this request."""
         own = view.of(turn)
         out = _Out(zone, before, own)
         for slot in self.layout.slots:
@@ -193,7 +192,7 @@ class Renderer:
                 out.note(f"{turn.id}/files", f"“{attachment.title}” is listed, not included")
 
     def _keep_dynamic(self, slot: Slot, turn: Turn, out: _Out) -> None:
-        """Dynamic context that stays where it was sent: sent again only when it changed, or taken back."""
+        """Dynamic context that stays where it was sent. It is sent again only if it changes, or withdrawn."""
         text, before = turn.user.dynamic, out.standing.dynamic
         withdrawn = slot.when_changed and not text and bool(before)
         if not withdrawn and (not text or (slot.when_changed and text == before)):
@@ -240,11 +239,11 @@ class Renderer:
         return made
 
     def _instead(
-        self, step: Step, view: View, cuts: Sequence[ResultCut], extracts: Mapping[str, str], *, over: bool
+        self, step: Step, view: RenderView, cuts: Sequence[ResultCut], extracts: Mapping[str, str], *, over: bool
     ) -> tuple[ToolResult, ...] | None:
-        """What is shown instead of a step's results; None where they are shown.
+        """The replacement of a step's results. Returns None if they are shown.
 
-        A layout that keeps all results has stubs only where nothing else fitted.
+        A layout that keeps all results has stubs only for lack of room.
         """
         match self.layout.old_results:
             case OldResults.NOTICE if over:
@@ -260,7 +259,7 @@ class Renderer:
                 assert_never(self.layout.old_results)
 
     def _kept_reminder(self, turn: Turn, index: int, out: _Out) -> Segment | None:
-        """The reminder that stays before step `index`; None when the one that stands there says the same."""
+        """The reminder that stays before step `index`. Returns None if the one in place has the same text."""
         text = turn.steps[index].reminder
         if not text or (text == out.standing.reminder and not self.model.clears_system_messages):
             return None
@@ -268,7 +267,7 @@ class Renderer:
         return reminder_segment(text, _reminder_id(turn, index), place, self._reminder_role(out.segments))
 
     def trailing_reminder(self, running: RenderedTurn, text: str) -> tuple[tuple[Segment, ...], PrefixState]:
-        """The reminder behind the last step. Where reminders are kept, only a step that follows makes it stay."""
+        """The reminder after the last step. If reminders are kept, it stays only when another step follows."""
         turn, standing = running.turn, running.after
         place, role = SegmentPlace(Zone.TRAILING, Lifetime.STEP), self._reminder_role(running.segments)
         if not self.keeps_reminders:
@@ -279,12 +278,14 @@ class Renderer:
         return (made,), standing.behind(made)
 
     def _thinking_of(self, step: Step, standing: PrefixState) -> bool:
-        """Thinking goes only to the model that made it, and only behind what it was made after (law 5)."""
+        """Thinking is sent only to the model that made it, and only after the prefix that it was made after (rule
+        *prefix*).
+        """
         return step.model == self.model.name and step.made_after == standing.durable
 
 
 def unseen(attachment: Attachment, model: ModelFacts) -> str:
-    """What is to be said of a picture in the window of a model without vision."""
+    """The note about a picture in the window of a model without vision."""
     return f"“{attachment.title}” is not shown: {model.name} sees no pictures"
 
 

@@ -36,7 +36,7 @@ EXTRACT_TOKENS = 40
 """Local tokens of an extract."""
 
 AROUND = 12
-"""Tokens that are kept around what was used, so that something else has room too."""
+"""Tokens kept around a used piece, so that other pieces have room too."""
 
 LOOKED_AT = 30_000
 """Characters of a result that are looked at."""
@@ -45,13 +45,13 @@ ALIKE = 0.2
 """The share of words of its own that the usual line has at most in a text of lines that are alike."""
 
 LEAST_LINES = 6
-"""Lines from which on one may stand apart from the others."""
+"""The fewest lines among which one can be an outlier."""
 
 PIECE = 200
 """Characters of a line from which on it is taken apart, into sentences or the members of a list."""
 
 TELLING = 2.0
-"""What a piece must weigh to count as used: one identifier or figure, or two words, that are rare in the result."""
+"""The weight at which a piece counts as used: one identifier or figure, or two words that are rare in the result."""
 
 GAP = " … "
 
@@ -63,9 +63,10 @@ _STOP_TERMS = frozenset(stem(word) for word in STOP_WORDS)
 
 @lru_cache(maxsize=2048)
 def extract(content: str, before: str, after: str) -> str:
-    """What to keep of `content`: `before` are the question and the call, `after` is what the turn said and called then.
+    """The extract of `content`. `before` are the question and the call, `after` is the later text and calls of the
+    turn.
 
-    On one line, in at most `EXTRACT_TOKENS` local tokens.
+    One line of at most `EXTRACT_TOKENS` local tokens.
     """
     paragraphs = content[:LOOKED_AT].split("\n")
     lines = [_Piece(line, frozenset(_words(line))) for line in map(_plain, paragraphs) if line]
@@ -109,7 +110,7 @@ def _tokens(text: str) -> int:
 
 
 def _words(text: str) -> set[str]:
-    """The terms of a text that are no figures, and tell something."""
+    """The terms of a text that are not figures and are specific enough."""
     return {term for term in terms_of(text) if len(term) > 1 and term.isalpha() and term not in _STOP_TERMS}
 
 
@@ -118,14 +119,14 @@ def _words(text: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """What a text is recognised by: identifiers and figures as they are written, and words."""
+    """The marks by which a text is recognised: identifiers and figures as written, and words."""
 
     identifiers: frozenset[str]
     words: frozenset[str]
 
     @classmethod
     def of(cls, text: str) -> _Marks:
-        """Identifiers have a digit and three characters; words that are short tell too little."""
+        """Identifiers have a digit and at least three characters. Short words are too common."""
         found = (match.group() for match in _IDENTIFIER.finditer(_form(text)))
         identifiers = (one for one in found if len(one) >= 3 and any(character.isdigit() for character in one))
         words = (word for word in _words(text) if len(word) >= 5 or _is_dense(word))
@@ -136,7 +137,7 @@ class _Marks:
         return _Marks(self.identifiers - other.identifiers, self.words - other.words)
 
     def held_by(self, piece: _Piece) -> frozenset[str]:
-        """Those that stand in a piece."""
+        """The marks that occur in a piece."""
         form = _form(piece.text)
         return (self.words & piece.words) | {one for one in self.identifiers if _stands_in(one, form)}
 
@@ -169,9 +170,9 @@ def _weight(mark: str) -> float:
 
 
 def _used(pieces: Sequence[_Piece], before: str, after: str, room: int) -> Iterator[str]:
-    """The pieces with what was used of them, the most telling first, as far as there is room.
+    """The pieces around used marks, most specific first, while there is room.
 
-    What stands in more than two pieces tells less of each.
+    Marks that occur in more than two pieces count less.
     """
     wanted = _Marks.of(after).without(_Marks.of(before))
     held = [wanted.held_by(piece) for piece in pieces]
@@ -191,7 +192,7 @@ def _used(pieces: Sequence[_Piece], before: str, after: str, room: int) -> Itera
 
 
 def _around(piece: str, marks: Mapping[str, float], room: int) -> str:
-    """What stands around the most telling of `marks` in a piece, as much on both sides."""
+    """The text around the most specific of `marks` in a piece, equally on both sides."""
     words = piece.split(" ") if " " in piece[:PIECE] else re.findall(r".{1,4}", piece)
     glue = " " if " " in piece[:PIECE] else ""
     forms = [_form(word) for word in words]
@@ -223,9 +224,9 @@ def _alone(paragraphs: Sequence[str]) -> frozenset[str]:
 
 
 def _apart(lines: Sequence[_Piece], alone: frozenset[str]) -> str:
-    """The line that is not like the others: most of its words stand in no other; "" if there is none.
+    """The outlier line: most of its words occur in no other line. Returns "" if there is none.
 
-    Where the others have much of their own as well, only a paragraph of its own counts.
+    If other lines are also mostly unique, only a separate paragraph counts.
     """
     if len(lines) < LEAST_LINES:
         return ""
@@ -239,7 +240,7 @@ def _apart(lines: Sequence[_Piece], alone: frozenset[str]) -> str:
 
 
 def _clipped(text: str, room: int) -> str:
-    """The beginning of a text in so many tokens, with a mark if it is not all of it; cut between words, if any."""
+    """The beginning of a text in so many tokens, with a mark if it was cut; cut between words if possible."""
     text = text[: room * 40]
     if _tokens(text) <= room:
         return text
@@ -253,18 +254,18 @@ def _clipped(text: str, room: int) -> str:
 
 INTERRUPTED = "This call was interrupted; it has no result."
 NO_LONGER_THERE = "The result of this call is no longer available. Call the tool again if it is needed."
-"""What stands for every tool result of an earlier turn in layout `onyx`."""
+"""Replaces every tool result of an earlier turn in layout `onyx`."""
 
 EXPANDED = "expanded_queries"
-"""The argument under which a call shows every query that ran, where that was more than the model asked for."""
+"""The argument that shows every query of a call that ran more than the model asked for."""
 
 READ_MESSAGE = "read_message"
-"""The tool that gives a result whole again, by the id of its call."""
+"""The tool that returns a whole result again, by the id of its call."""
 
 NO_EXTRACTS: Mapping[str, str] = MappingProxyType({})
 
 LEAST_CUT = 64
-"""Tokens that a cut result keeps even where there is no room: less would say nothing."""
+"""The fewest tokens of a cut result, even without room: less would be useless."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -282,7 +283,7 @@ class ResultCut:
 
 
 def cut_text(content: str, cut: ResultCut, *, readable: bool = False) -> str:
-    """Head and tail of a result, under a line that says what is missing and how to get it."""
+    """Head and tail of a result, after a line that says how much is missing and how to get it."""
     missing = len(content) - cut.head - cut.tail
     if missing <= 0:
         return content
@@ -319,7 +320,7 @@ def _interrupted(call: ToolCall) -> ToolResult:
 
 
 def cut_results(step: Step, cuts: Iterable[ResultCut], *, readable: bool = False) -> tuple[ToolResult, ...]:
-    """The results of a step, those of `cuts` cut."""
+    """The results of a step, with those of `cuts` cut."""
     by_call = {cut.call_id: cut for cut in cuts}
     return tuple(
         replace(result, content=cut_text(result.content, by_call[result.call_id], readable=readable))
@@ -335,12 +336,12 @@ def kept_names(tools: Iterable[ToolSpec]) -> frozenset[str]:
 
 
 def can_be_read(tools: Iterable[ToolSpec]) -> bool:
-    """Whether the model has the tool that gives back what is left out."""
+    """Whether the model has the tool that reads cut results again."""
     return any(tool.name == READ_MESSAGE for tool in tools)
 
 
 def extracts_of(turn: Turn, step: Step) -> Mapping[str, str]:
-    """What the stubs of a step's results keep of them, by call: nothing where a digest stands."""
+    """The extracts in the stubs of a step's results, by call. Results with a digest have none."""
     later = turn.steps[turn.steps.index(step) + 1 :]
     before = "\n".join([turn.user.text, *(call.arguments for call in step.calls)])
     after = "\n".join(text for one in later for text in (one.text, *(call.arguments for call in one.calls)))
@@ -356,11 +357,11 @@ def stubs_of(
     readable: bool = False,
     extracts: Mapping[str, str] = NO_EXTRACTS,
 ) -> tuple[ToolResult, ...]:
-    """Each result as its digest, or as the bare name of its function; call id, name and arguments stay.
+    """Each result as its digest, or as the name of its function. Call id, name and arguments stay.
 
-    Those of the tools `kept` are shown, cut where they are. Where the model can read them again (`readable`) a stub
-    names the id to do it by, and with `extracts` it keeps that of its result: `search [read_message ID], in part: …`. A
-    result that is no longer than such a stub stays.
+    Results of the tools `kept` are shown, cut if they were cut. If the model can read them again (`readable`), a stub
+    names the id; with `extracts` it has the extract: `search [read_message ID], in part: …`. A result that is no longer
+    than its stub stays.
     """
     stubs = _instead(step, None)
     if readable or extracts:
@@ -373,7 +374,7 @@ def stubs_of(
 
 
 def _told(stub: ToolResult, given: ToolResult | None, extracts: Mapping[str, str], *, readable: bool) -> ToolResult:
-    """A stub that says more than its name. What was read by `read_message` is named by its call already."""
+    """A stub with an id or an extract. A result of `read_message` is already named by its call."""
     kept = extracts.get(stub.call_id, "")
     named = f" [{READ_MESSAGE} {stub.call_id}]" if readable and stub.name != READ_MESSAGE else ""
     if given is None or not (named or kept):
@@ -388,7 +389,7 @@ def notices_of(step: Step) -> tuple[ToolResult, ...]:
 
 
 def _instead(step: Step, text: str | None) -> tuple[ToolResult, ...]:
-    """A call without a result has none to replace: it stays interrupted, however old."""
+    """A call without a result stays interrupted, however old it is."""
     given = {result.call_id: result for result in step.results}
     return tuple(
         ToolResult(call.id, call.name, given[call.id].digest or text or call.name)

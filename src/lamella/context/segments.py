@@ -1,4 +1,4 @@
-"""What each kind of segment looks like: the one place where what a model reads is written."""
+"""The text of each kind of segment. Everything that a model reads is written here."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ CUT_OFF = {
     StopReason.ERROR: "The answer above was cut off before it was finished.",
     StopReason.MAX_TOKENS: "The answer above reached the limit of its length before it was finished.",
 }
-"""What stands behind an answer that its model did not end, so that it takes the end for nobody's words."""
+"""Follows an answer that was cut off, so that the model does not take its end for its own choice."""
 SUMMARY_OPEN, SUMMARY_CLOSE = "<conversation-summary>", "</conversation-summary>"
 
 WITHDRAWN = "The context that was given above, such as who the user is and what may be used, no longer applies."
-"""What takes dynamic context back that stands in the window still."""
+"""Withdraws dynamic context that is still in the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentPlace:
-    """Where a segment stands, and for how long."""
+    """The place of a segment, and how long it stays."""
 
     zone: Zone
     lifetime: Lifetime
@@ -59,7 +59,7 @@ def content_digest(messages: Sequence[PromptMessage]) -> str:
 
 
 def _shown(message: PromptMessage) -> Sequence[object]:
-    """What of a message is in its fingerprint: what a model reads of it, an image by its own fingerprint."""
+    """The parts of a message in its fingerprint: the text that a model reads; an image by its own fingerprint."""
     return [_fingerprint(part) for part in message.parts if not isinstance(part, Reasoning)]
 
 
@@ -77,7 +77,7 @@ def _fingerprint(part: Part) -> object:
 
 
 def tools_segment(tools: Sequence[ToolSpec], model: ModelFacts) -> Segment:
-    """The tool list, sorted by name: its order never depends on who listed them. What the provider adds counts too."""
+    """The tool list, sorted by name so that its order is stable. Tokens that the provider adds are counted."""
     ordered = tuple(sorted(tools, key=lambda tool: tool.name))
     text = encode([[tool.name, tool.description, tool.input_schema] for tool in ordered])
     return Segment(
@@ -97,7 +97,7 @@ def tools_segment(tools: Sequence[ToolSpec], model: ModelFacts) -> Segment:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """How a segment is called in the map of a request. Without `source`, what it comes from has its id."""
+    """The label of a segment in the map of a request. Without `source`, the source has the segment's id."""
 
     id: str
     kind: Kind
@@ -140,7 +140,7 @@ def system_segment(text: str) -> Segment:
 
 
 def sections_segment(view: StepView, lifetime: Lifetime) -> Segment | None:
-    """The sections of the system prompt that are written for a step; None when there are none."""
+    """The sections of the system prompt that are written for each step. Returns None if there are none."""
     text = step_text(view, STEP_SECTIONS)
     if not text:
         return None
@@ -149,16 +149,16 @@ def sections_segment(view: StepView, lifetime: Lifetime) -> Segment | None:
 
 
 def agent_segment(agent: Agent, place: SegmentPlace) -> Segment:
-    """The prompt of a custom agent: part of the system text where it is fixed, else a user message."""
+    """The prompt of a custom agent: system text if it is fixed, else a user message."""
     role: Role = "system" if place.zone is Zone.FIXED else "user"
     named = _Named(agent.id, Kind.AGENT, "user", f"Agent {agent.name}", "CA")
     return _text_segment(named, agent.prompt, place, role=role)
 
 
 def project_segment(project: Project, listed: Set[str], place: SegmentPlace, model: ModelFacts) -> Segment | None:
-    """A project's pictures, instructions and documents as one message; None for an empty project.
+    """A project's pictures, instructions and documents as one message. Returns None for an empty project.
 
-    The instructions and the names of all files stand in every window, however much of the files does not fit.
+    The instructions and the names of all files are always included, even if the files do not fit.
     """
     parts = [part for file in project.files for part in _project_picture(file, listed, model)]
     tokens = parts_tokens(tuple(parts), model)
@@ -183,13 +183,13 @@ def _project_picture(file: Attachment, listed: Set[str], model: ModelFacts) -> t
 
 
 def documents_tokens(attachments: Sequence[Attachment], listed: Set[str]) -> int:
-    """Local tokens of documents, those whose key is in `listed` without their text: the texts, and what is around."""
+    """Local tokens of documents and their frames. Those whose key is in `listed` count without text."""
     included = [a for a in attachments if a.text is not None and key_of(a) not in listed]
     return sum(a.tokens for a in included) + count_tokens(frame_of(attachments, listed)) + MESSAGE_TOKENS
 
 
 def summary_segment(summary: Summary) -> Segment:
-    """The summary of an earlier session: a user message that says what it is."""
+    """The summary of an earlier session: a user message that says so."""
     made_from = frozenset(summary.made_from)
     named = _Named(summary.id, Kind.SUMMARY, "engine", "Summary of an earlier session", "Σ", made_from=made_from)
     text = f"{SUMMARY_OPEN}\n{summary.text}\n{SUMMARY_CLOSE}"
@@ -256,9 +256,9 @@ def step_segment(
     stubbed: bool,
     with_thinking: bool,
 ) -> Segment | None:
-    """An answer and, behind its calls, its results or what is shown `instead`; None when there is nothing to show.
+    """An answer, then the results of its calls or the replacement in `instead`. Returns None if it is empty.
 
-    `stubbed`: what is shown instead are stubs or notices, and not results that are cut.
+    `stubbed`: the replacements are stubs or notices, not cut results.
     """
     parts = sendable_parts(step, with_thinking=with_thinking)
     if not parts:
@@ -295,7 +295,7 @@ def step_segment(
 
 
 def sendable_parts(step: Step, *, with_thinking: bool) -> tuple[AnswerPart, ...]:
-    """What of an answer may be sent back: no empty text, no thinking without a seal or with nothing behind it.
+    """The parts of an answer that may be sent back: no empty text, no thinking without a seal, none at the end.
 
     A call shows every query that ran for it.
     """
@@ -318,6 +318,6 @@ def _sendable(part: AnswerPart, with_thinking: bool) -> bool:
 
 
 def reminder_segment(text: str, id: str, place: SegmentPlace, role: Role) -> Segment:
-    """A reminder: a message that says it is not the user's, whatever its role."""
+    """A reminder: a message that says that it is not from the user, in any role."""
     named = _Named(id, Kind.REMINDER, "deployment", "Reminder", "R", "reminders")
     return _text_segment(named, f"{REMINDER_OPEN}\n{text}\n{REMINDER_CLOSE}", place, role=role)

@@ -65,7 +65,7 @@ class StaticSection:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """What a section of the step may depend on. `tools` are those that can be called in this step."""
+    """The data for sections of a step. `tools` are those that can be called in this step."""
 
     sent_at: datetime
     tools: tuple[ToolSpec, ...]
@@ -74,7 +74,7 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class StepSection:
-    """A section that is written anew for every step; "" leaves it out."""
+    """A section that is written for every step; "" leaves it out."""
 
     name: str
     write: Callable[[StepView], str]
@@ -135,7 +135,7 @@ _CITATIONS_SECTION = next(section for section in STATIC_SECTIONS if section.name
 
 
 def without_citations(text: str) -> str:
-    """A system prompt without the shipped section about citations. A section that somebody edited stays."""
+    """A system prompt without the shipped section about citations. An edited section stays."""
     before, _, after = text.partition(_CITATIONS_SECTION.text.strip())
     return "\n\n".join(part for part in (before.rstrip("\n"), after.lstrip("\n")) if part)
 
@@ -143,11 +143,11 @@ def without_citations(text: str) -> str:
 KNOWLEDGE_SECTIONS: Mapping[KnowledgePrompt, StaticSection] = {
     prompt: _shipped(f"knowledge_{prompt.value}") for prompt in (KnowledgePrompt.NORMAL, KnowledgePrompt.RESTRICTED)
 }
-"""What the system prompt says of knowledge bases, in a session that has any."""
+"""The system prompt's section about knowledge bases, in sessions that have any."""
 
 
 def knowledge_text(prompt: KnowledgePrompt) -> str:
-    """That text; "" for none."""
+    """The text of that section; "" for none."""
     return static_text([KNOWLEDGE_SECTIONS[prompt]]) if prompt is not KnowledgePrompt.NONE else ""
 
 
@@ -156,4 +156,4 @@ STEP_SECTIONS: tuple[StepSection, ...] = (
     StepSection("tools", _tools),
     StepSection("citations", _citations),
 )
-"""What layouts with a slot for it add to the system prompt in every step, in order."""
+"""The sections that layouts with a slot for them add in every step, in order."""

@@ -15,7 +15,7 @@ LOCAL_USER = "user_local"
 
 
 class Role(StrEnum):
-    """What a user is to the server. A role opens nobody else's conversations, files or bases."""
+    """The role of a user on the server. No role gives access to another user's conversations, files or bases."""
 
     ADMIN = "admin"
     """Keeps users, groups and their keys."""
@@ -24,10 +24,10 @@ class Role(StrEnum):
 
 
 class Scope(StrEnum):
-    """What a key may be used for, at most: its user may do no more by it than without it."""
+    """The most that a key allows. The user's own rights limit it further."""
 
     READ = "read"
-    """Look at what is one's own."""
+    """Read one's own data."""
 
     WRITE = "write"
     """Change it, and talk to models."""
@@ -40,11 +40,11 @@ EVERY_SCOPE = frozenset(Scope)
 
 
 class GrantLevel(StrEnum):
-    """How much of a knowledge base somebody may read."""
+    """How much of a knowledge base a user may read."""
 
     NONE = "none"
     RESTRICTED = "restricted"
-    """Only what a second model and the guard let through."""
+    """May ask: a second model answers, and the guard filters its answer. May not read passages."""
 
     FULL = "full"
 
@@ -54,7 +54,7 @@ _RANK = {GrantLevel.NONE: 0, GrantLevel.RESTRICTED: 1, GrantLevel.FULL: 2}
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who may ask. One that is `disabled` may not, and reads nothing."""
+    """A person with access to the server. A `disabled` user may not send requests."""
 
     id: str
     name: str
@@ -84,9 +84,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An API key as it is kept: `prefix` finds it, `digest` is the SHA-256 of the whole key, which is kept nowhere.
+    """An API key as it is stored: `prefix` finds it, `digest` is the SHA-256 of the whole key. The key itself is not
+    stored.
 
-    `issued_by` is the user who made it. A key that a page logged in by has a `parent`, and ends with it.
+    `issued_by` is the user who made it. A key from a page's login has a `parent` and is revoked with it.
     """
 
     id: str
@@ -109,7 +110,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks, with what the key of this request may be used for. Without a key it is the person at this machine."""
+    """The user who sent a request, and the scopes of the key. Without a key it is the local user of this machine."""
 
     caller: Caller
     name: str
@@ -123,7 +124,7 @@ class DescribedBy(StrEnum):
 
     NOBODY = "nobody"
     MODEL = "model"
-    """Written anew when the documents have changed."""
+    """Written by a model, again after each change of the documents."""
 
     USER = "user"
     """Never written over."""
@@ -131,7 +132,7 @@ class DescribedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BaseContent:
-    """What is said of a knowledge base.
+    """The texts that describe a knowledge base.
 
     `visible`: members without a grant see its name and description, so that they can ask for access. `hint` and
     `keywords`: what its owner lets restricted readers know of it, so that they ask the right questions. `summary` and
@@ -176,7 +177,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What was granted to whom, by whom; `name` is that of the user or group."""
+    """A grant on a knowledge base: to a user or a group (`name`), at a level, by an owner."""
 
     subject: Subject
     name: str
@@ -187,7 +188,9 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class GrantChange:
-    """A change of a grant, kept for good: from which level to which, None for no grant. `name` is as it was then."""
+    """A change of a grant, kept forever: the old and the new level, None for no grant. `name` is the name at that
+    time.
+    """
 
     id: str
     subject: Subject
@@ -199,11 +202,11 @@ class GrantChange:
 
 
 @dataclass(frozen=True, slots=True)
-class BaseStanding:
-    """What is known about a user and a base when a level is decided; words are as they are stored, unchecked.
+class AccessFacts:
+    """The stored facts from which `level_of` decides, unchecked.
 
-    `role` is None for an unknown user, `owner` for an unknown base, `direct` where the user has no grant of their own.
-    `groups` are the levels that the user's groups have, None where they could not be read.
+    `role` is None for an unknown user, `owner` for an unknown base, `direct` if the user has no grant of their own.
+    `groups` are the levels of the user's groups, None if they could not be read.
     """
 
     user_id: str
@@ -214,11 +217,12 @@ class BaseStanding:
     groups: tuple[str, ...] | None
 
 
-def level_of(standing: BaseStanding) -> GrantLevel:
-    """How much of a base a user may read (docs/reference/access.md). What is unknown, missing or doubtful is `none`.
+def level_of(standing: AccessFacts) -> GrantLevel:
+    """The level that a user has on a base (docs/reference/access.md). Returns `none` if a fact is unknown, missing or
+    invalid.
 
-    The owner reads all of it. Of the user's own grant and those of their groups the highest holds, but a `none` that
-    names the user wins over every group.
+    The owner has `full`. Otherwise the highest of the user's own grant and the group grants holds. A `none` that names
+    the user wins over every group. Example: own `none`, group `full`: `none`.
     """
     if standing.disabled or not _is_word(Role, standing.role) or standing.owner is None or standing.groups is None:
         return GrantLevel.NONE
@@ -230,10 +234,10 @@ def level_of(standing: BaseStanding) -> GrantLevel:
     return max(map(GrantLevel, words), key=_RANK.__getitem__, default=GrantLevel.NONE)
 
 
-def can_see(standing: BaseStanding, *, visible: bool) -> bool:
-    """Whether a base's name and description are shown to a user: by a level, or because it is `visible` to members.
+def can_see(standing: AccessFacts, *, visible: bool) -> bool:
+    """Whether a user is shown a base's name and description: with a level, or if it is `visible` to members.
 
-    A grant that names the user and gives no level hides a visible base too.
+    A `none` that names the user hides a visible base too.
     """
     if level_of(standing) is not GrantLevel.NONE:
         return True
@@ -260,10 +264,11 @@ class AuditKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """Something that happened: by whom, to whom (`subject`, or ""), and where (`on`, a base or a group).
+    """An entry of the audit log: who (`by`) did something to whom (`subject`, or "") and where (`on`, a base or a
+    group).
 
-    `before` and `after` are levels of a grant, `member` or nothing, and for a question how it ended; None for nothing.
-    Names are as they were then, where they are kept; a base is named by its id and its owner's name.
+    `before` and `after` are levels of a grant, or `member`, or None; for a question, `after` is its outcome. Names are
+    those at that time, if they were stored. A base is named by its id and its owner's name.
     """
 
     id: str
@@ -287,10 +292,10 @@ LONGEST_QUESTION = 500
 
 @dataclass(frozen=True, slots=True)
 class RestrictedUse:
-    """A question to a restricted base: by whom, and what came of it.
+    """A question to a restricted base: who asked, and the outcome.
 
-    `decision` is `answer` or `refuse`; `removed` names the kinds of what the guard found. Tokens are the second
-    model's: only the owner sees them, since they grow with the passages. `released` is what the reader got, made from
+    `decision` is `answer` or `refuse`; `removed` names the kinds of text that the guard took out. Tokens are the second
+    model's. Only the owner sees them, because they grow with the passages. `released` is what the reader got, made from
     the passages in `passage_ids` (`doc_3:1200`: a document and a place in it). `counted`: it counts toward the reader's
     answers of a day; `short`: and toward the short ones.
     """

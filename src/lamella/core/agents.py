@@ -1,4 +1,4 @@
-"""Agents, projects, summaries and dynamic context: what stands in the window besides the conversation."""
+"""Agents, projects, summaries and dynamic context: the parts of the window that are not messages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lamella.core.messages import Attachment
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A custom agent. `prompt` may be empty: an agent can be tools, a model or a reminder alone.
+    """A custom agent. `prompt` may be empty, for example for an agent that only chooses tools, a model or a reminder.
 
-    `replaces_system`: its prompt stands in place of the system prompt, and does not move. Then it has one.
+    `replaces_system`: its prompt replaces the system prompt, in the same place. It then must not be empty.
 
-    `tools` are the names of the tools it may use, None for all. `model` and `layout` are what its conversations begin
-    with where nothing else is asked for; `thinking_effort` holds where a conversation has none of its own.
-    `fallback_model` answers a turn whose model fails, None for the deployment's. `revision` counts its edits from 1.
+    `tools` are the names of its tools, None for all. `model` and `layout` are the defaults of its conversations;
+    `thinking_effort` holds if a conversation has none. `fallback_model` answers a turn whose model fails, None for the
+    deployment's. `revision` counts its edits from 1.
     """
 
     id: str
@@ -73,25 +73,24 @@ class Summary:
 
 
 class KnowledgePrompt(StrEnum):
-    """Which of the static texts about knowledge bases a message needs: none, one, or the stricter one."""
+    """The static text about knowledge bases that a message needs: none, the normal one, or the stricter one."""
 
     NONE = ""
     NORMAL = "normal"
     RESTRICTED = "restricted"
-    """Says what the normal one says too."""
+    """Includes what the normal one says."""
 
     def covers(self, other: KnowledgePrompt) -> bool:
-        """Whether who was told this needs not be told the other."""
+        """Whether this text includes `other`, so that a window with it does not need `other`."""
         return self in (other, KnowledgePrompt.RESTRICTED) or other is KnowledgePrompt.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicBlock:
-    """One block. `why` is for people who look at a request: where it comes from. No model reads it.
+    """One block of dynamic context. `why` says where it comes from; people see it in the map, models do not.
 
-    `prompt` is the static text that it needs, `hints` are what of it no answer may repeat; both hold for a block
-    without a text too. `made_from` are the knowledge bases of which it says what only those may know who read all of
-    them.
+    `prompt` is the static text that it needs. `hints` are texts in it that no answer may repeat. Both apply to a block
+    without text too. `made_from` are the knowledge bases whose restricted content it contains.
     """
 
     text: str
@@ -103,7 +102,7 @@ class DynamicBlock:
 
 @dataclass(frozen=True, slots=True)
 class DynamicContext:
-    """The text that goes with a message, and for each block in it why it is there; what else they say, of all."""
+    """The dynamic context of a message: its text, a reason for each block, and the sum of the blocks' other fields."""
 
     text: str = ""
     whys: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Prefixes in a provider's cache: how long they live, what is known of each, and how the provider explains a miss."""
+"""Prefixes in a provider's cache: lifetimes, known entries, and the provider's diagnosis of a miss."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class Ttl(StrEnum):
 
 
 SKEW = timedelta(minutes=1)
-"""How far in the future an entry may have been used: clocks differ a little. Beyond it the clock has been set back, and
-nobody knows how long the entry still lives."""
+"""How far in the future an entry may have been used, because clocks differ a little. Beyond it the clock was set back,
+and the rest of the entry's lifetime is unknown.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,14 @@ class CacheEntry:
 
 
 class CacheEntries(Protocol):
-    """Where entries are kept, so that a restart forgets none."""
+    """Stores cache entries, so that a restart does not forget them."""
 
     async def live(self, now: datetime) -> Sequence[CacheEntry]:
         """Those that have not ended."""
         ...
 
     async def keep(self, entries: Sequence[CacheEntry], forgotten: Sequence[str], now: datetime) -> None:
-        """Store entries in the place of those with the same keys, and remove the forgotten and the ended."""
+        """Store entries, replacing those with the same keys; remove the forgotten and the expired ones."""
         ...
 
 
@@ -69,7 +70,7 @@ class CacheVerdict(StrEnum):
     """How a provider's comparison of two prompts came out."""
 
     SAME = "same"
-    """Nothing kept what was cached of the earlier prompt from being read."""
+    """The cached part of the earlier prompt is unchanged."""
     CHANGED = "changed"
     PENDING = "pending"
     """The answer was made before the comparison had ended."""
@@ -80,10 +81,10 @@ class CacheVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a provider says of the prompt of one answer, compared with that of `against`, an earlier answer's id.
+    """The provider's comparison of a prompt with that of an earlier answer, whose id is `against`.
 
-    `reason` is what changed, in the provider's own word (`tools_changed`), "" without one; `missed` its estimate of the
-    tokens that were not read because of it, None where it gives none.
+    `reason` is the change in the provider's own word (for example `tools_changed`), or "". `missed` is its estimate of
+    the tokens that were therefore not read, None if it gives none.
     """
 
     against: str

@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """Source of time. `SystemClock` is real, `VirtualClock` is for tests and replays."""
 
     def now(self) -> datetime:
         """The moment, aware, in UTC."""
@@ -20,7 +20,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Come back after `seconds`."""
+        """Wait for `seconds`."""
         ...
 
 
@@ -38,7 +38,7 @@ class SystemClock:
 
 
 class VirtualClock:
-    """Time that moves only when told to: a sleep ends when the clock has been advanced past it."""
+    """Time that moves only by `advance`: a sleep ends when the clock passes its end."""
 
     def __init__(self, start: datetime) -> None:
         self._now = start.astimezone(UTC)
@@ -61,7 +61,9 @@ class VirtualClock:
         await woken
 
     def put_back(self, seconds: float) -> None:
-        """Show an earlier time, as a machine whose clock is corrected; what sleeps wakes no later for it."""
+        """Set the clock back, as if a machine's clock was corrected. Sleeping tasks do not wake earlier or later for
+        it.
+        """
         back = timedelta(seconds=seconds)
         self._gone += seconds
         self._now -= back

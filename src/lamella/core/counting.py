@@ -1,8 +1,8 @@
 """Counts tokens locally, and moves work that grows with the window off the event loop (`aside`).
 
-The count is for what has no other: messages, results, traces; files are counted when they are extracted. It follows the
-habits of byte-pair vocabularies (o200k) without carrying one: the server stays small, and the provider's own counts
-calibrate it after the first answer (`docs/decisions/0003-two-local-counters.md` has the measured error).
+Messages, results and traces are counted here; files are counted when they are extracted. The count imitates byte-pair
+vocabularies (o200k) without their tables, so the server stays small. The provider's own counts calibrate it after the
+first answer (`docs/decisions/0003-two-local-counters.md` has the measured error).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _weights(text: str) -> Iterator[tuple[str, float]]:
 
 
 def classes_of(text: str) -> Iterator[tuple[str, int, int]]:
-    """The pieces of a text that are counted alike, in order: class, start and end; "" for what counts as nothing."""
+    """Splits a text into pieces of one class each, in order: class, start, end. The class "" counts no tokens."""
     end = 0
     for match in _PIECES.finditer(text):
         if match.start() > end:
@@ -113,7 +113,7 @@ def classes_of(text: str) -> Iterator[tuple[str, int, int]]:
 
 @lru_cache(maxsize=512)
 def count_tokens(text: str) -> int:
-    """About the number of o200k tokens of `text`; remembers the last texts, since prompts come again and again."""
+    """Approximate number of o200k tokens of `text`. The last texts are cached, since prompts repeat."""
     return ApproximateCounter().count(text)
 
 
@@ -123,7 +123,7 @@ def most_tokens(text: str) -> int:
 
 
 def beginning_of(text: str, room: int) -> str:
-    """As much of a text as has so many local tokens, to the end of a line or of a word if one is near."""
+    """The beginning of a text, up to `room` local tokens. It ends at the end of a line or a word if one is near."""
     counter = ApproximateCounter()
     if counter.count(text) <= room:
         return text
@@ -133,7 +133,7 @@ def beginning_of(text: str, room: int) -> str:
 
 
 def at_an_end(text: str) -> str:
-    """A text without its last line, or else its last word, where that is short."""
+    """A text without its last, probably cut, line or word, if that is short."""
     ends = [text.rfind(mark) + 1 for mark in ("\n", " ")]
     return text[: next((end for end in ends if end > len(text) * LEAST_PART), len(text))]
 
@@ -146,11 +146,11 @@ LONG_WINDOW = 20
 
 
 async def aside(turns: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` gives for a window of so many turns; it must be pure, for it may run in a thread."""
+    """Runs `work` in a thread if the window has many turns, otherwise at once. `work` must be pure."""
     if turns >= LONG_WINDOW:
         return await asyncio.to_thread(work, *args, **kwargs)
     return work(*args, **kwargs)
 
 
 MESSAGE_TOKENS = 8
-"""What a message costs beside its text."""
+"""Tokens that a message costs in addition to its text."""

@@ -1,4 +1,4 @@
-"""Decisions: what the engine or a user decided once and everybody reads as data ever after."""
+"""Decisions: choices about the window that are stored once and read as data by every later request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class DecisionKind(StrEnum):
-    """What was decided."""
+    """The kinds of decision. Each says what its subject and its outcome are."""
 
     ADMISSION = "admission"
     """Whether a file's text is in the window of a model, or only listed. Subject: `FILE_ID#DOCUMENT@MODEL`."""
@@ -17,30 +17,33 @@ class DecisionKind(StrEnum):
     """Whether a project's files are in the window of a model as one block. Subject: `PROJECT_ID.REVISION@MODEL`."""
 
     PRUNE = "prune"
-    """Up to which step old tool results are stubs. Outcome: the id of that step."""
+    """Results up to this step are stubs. Outcome: the id of the step."""
 
     CUT = "cut"
     """A tool result is shown as head and tail only. Subject: `CALL_ID@MODEL`; outcome: `HEAD:TAIL` in characters."""
 
     CALIBRATION = "calibration"
-    """What the provider counts for a local token, by a refusal or a count. Subject: `MODEL`; outcome: the factor."""
+    """How many of the provider's tokens one local token is, learned from a refusal or a count. Subject: `MODEL`;
+    outcome: the factor.
+    """
 
     LEFT_OUT = "left_out"
     """The oldest turns left the window of a model, because nothing else made room. They stay stored and searchable.
-    Subject: `MODEL`; outcome: the last turn that left, else the last summary, or "" once all are back. The number
-    `summaries` says how many of the oldest summaries left, `budget` in what budget there was no room."""
+    Subject: `MODEL`; outcome: the last turn that left, else the last summary, or "" after all came back. The number
+    `summaries` counts the summaries that left; `budget` is the budget that was too small.
+    """
 
     SESSION = "session"
     """A session began. Subject: its id; outcome: the last turn that is not in the window, with all before it, or ""."""
 
     FALLBACK = "fallback"
-    """Another model answered one turn. Subject: the model that failed; outcome: the one that answered."""
+    """Another model answered one turn. Subject: the model that failed; outcome: the model that answered."""
 
     BRANCH = "branch"
     """A turn follows something else than the newest answer. Subject: its id; outcome: the turn it follows, or ""."""
 
     PREFERRED = "preferred"
-    """From which answer a conversation goes on. Subject: the turn; outcome: the run."""
+    """The answer from which a conversation continues. Subject: the turn; outcome: the run."""
 
     SETTING = "setting"
     """A setting changed. Subject: `model`, `layout`, `agent`, `project`, `system`, `tools` or `thinking_effort`;
@@ -48,12 +51,14 @@ class DecisionKind(StrEnum):
 
 
 WAY = "way"
-"""The number of a session's decision that a turn brought along, because its path stands in another session."""
+"""The number in a session's decision that a turn brought along, because its path is in another session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One fact. `subject` is what it is about, `first_changed` the segment from which the window differs, if any."""
+    """A stored choice. `subject` is its object, `first_changed` the first segment that differs because of it, if
+    any.
+    """
 
     kind: DecisionKind
     subject: str
@@ -65,6 +70,6 @@ class Decision:
 
 
 def window_start(decisions: Sequence[Decision]) -> str | None:
-    """The last turn that is no longer in the window, by the newest session; None when every turn of the path is."""
+    """The last turn before the window, by the newest session. Returns None if the window begins with the first turn."""
     starts = [decision.outcome for decision in decisions if decision.kind is DecisionKind.SESSION]
     return (starts[-1] or None) if starts else None

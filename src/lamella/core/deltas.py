@@ -1,4 +1,4 @@
-"""What a provider's stream is turned into: small facts in arrival order, the same for every vendor."""
+"""A provider's stream as small events in arrival order, the same for every vendor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lamella.core.tokens import Usage
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The provider accepted the request; `body` is what went over the wire, byte for byte."""
+    """The provider accepted the request. `body` is the JSON that was sent, byte for byte."""
 
     provider_request_id: str | None
     body: bytes
@@ -19,14 +19,14 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class AnswerNamed:
-    """The provider's own name of the answer that comes."""
+    """The provider's id of the answer that follows."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosed:
-    """What the provider says of the cache that was missed, where it was asked."""
+    """The provider's diagnosis of a cache miss, if one was requested."""
 
     diagnosis: Diagnosis
 
@@ -75,14 +75,14 @@ class ToolArgsDelta:
 
 @dataclass(frozen=True, slots=True)
 class UsageReported:
-    """What the provider has billed so far; the last one counts."""
+    """The usage that the provider reported so far. The last report counts."""
 
     usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The inference ended by itself; `why` is what the provider says of a refusal, "" where it says nothing."""
+    """The provider ended the answer. `why` is its explanation of a refusal, or ""."""
 
     stop_reason: StopReason
     why: str = ""
@@ -90,7 +90,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDropped:
-    """The provider left out `count` blocks of earlier thinking, because what stood before them changed.
+    """The provider dropped `count` blocks of earlier thinking, because content before them changed.
 
     The last one counts.
     """

@@ -1,10 +1,10 @@
 """The one error tree: a class answers whose fault it is and what the caller can do.
 
 LamellaError
-├── CallerError                 the request has to change
+├── CallerError                 the caller must change the request
 │   ├── InvalidRequest              invalid_request
 │   ├── ContextLengthExceeded       context_length_exceeded
-│   │   └── NeedsCompaction             the same, where the engine can do something about it
+│   │   └── NeedsCompaction             the same, but a compaction can make room
 │   ├── AuthenticationFailed        authentication_error
 │   ├── PermissionDenied            permission_denied
 │   ├── NotFound                    not_found
@@ -28,12 +28,12 @@ LamellaError
 │   ├── ProviderRateLimited         rate_limit_exceeded
 │   ├── ProviderOverloaded          overloaded
 │   └── ProviderTimeout             provider_timeout
-├── ToolFailed                  a tool failed; the model is told and goes on
-├── DynamicContextFailed        dynamic_context_failed; what goes with a message could not be made, so it was not sent
-├── LeaseLost                   a worker came late: somebody else has its job
+├── ToolFailed                  a tool failed; the model gets the error as the result
+├── DynamicContextFailed        dynamic_context_failed; the message was not sent
+├── LeaseLost                   a worker's lease expired: another worker has its job
 ├── StoreFailed                 the database or the file folder failed
-├── ServerStopping              overloaded; the process is on its way out and takes nothing new
-├── TooManyConnections          overloaded; every place is taken by somebody who is being answered
+├── ServerStopping              overloaded; the process is shutting down
+├── TooManyConnections          overloaded; all connections are in use
 └── ConfigurationError          a setting is missing or wrong; nothing was started
 """
 
@@ -43,7 +43,7 @@ from typing import ClassVar
 
 
 class LamellaError(Exception):
-    """`message` says what was wrong, `hint` what to do, `param` where (a field, a file's name)."""
+    """`message` says what was wrong, `hint` what to do, `param` where (for example a field or the name of a file)."""
 
     code: ClassVar[str] = "internal_error"
 
@@ -65,7 +65,7 @@ class LamellaError(Exception):
 
 
 class CallerError(LamellaError):
-    """The request has to change before it is sent again."""
+    """The caller must change the request before sending it again."""
 
     code = "invalid_request"
 
@@ -75,7 +75,7 @@ class InvalidRequest(CallerError):
 
 
 class ContextLengthExceeded(CallerError):
-    """The request does not fit the model's window, whatever may be listed instead of included."""
+    """The request does not fit the model's window, even with every file listed instead of included."""
 
     code = "context_length_exceeded"
 
@@ -89,19 +89,19 @@ class NeedsCompaction(ContextLengthExceeded):
 
 
 class AuthenticationFailed(CallerError):
-    """Nobody, or somebody unknown, is asking."""
+    """No credentials, or unknown ones."""
 
     code = "authentication_error"
 
 
 class PermissionDenied(CallerError):
-    """The caller is known and may not do this."""
+    """The caller is known but may not do this."""
 
     code = "permission_denied"
 
 
 class NotFound(CallerError):
-    """There is no such thing, or it is somebody else's: the answer is the same."""
+    """The object does not exist or belongs to another user. Both get the same answer."""
 
     code = "not_found"
 
@@ -119,7 +119,7 @@ class SessionMoved(CallerError):
 
 
 class HeadMoved(CallerError):
-    """The conversation stands at another turn than the caller believed; nothing was changed."""
+    """The conversation's current turn is not the one that the caller expected. Nothing was changed."""
 
     code = "head_moved"
 
@@ -155,9 +155,9 @@ class PayloadTooLarge(CallerError):
 
 
 class ProviderError(LamellaError):
-    """The model's provider refused the request or failed; `retryable` says whether the same request may pass later.
+    """The model's provider refused the request or failed. `retryable`: the same request may succeed later.
 
-    `retry_after` is how many seconds the provider asks to wait, where it says so.
+    `retry_after` is the pause in seconds that the provider asks for, None if it gives none.
     """
 
     code = "provider_error"
@@ -174,9 +174,9 @@ class ProviderRefusedRequest(ProviderError):
 
 
 class ProviderContextOverflow(ProviderError):
-    """The provider counted more tokens than its window holds.
+    """The prompt has more tokens than the model's window.
 
-    `counted` are the tokens that it counted in the prompt, `limit` those that it takes; None if it did not say.
+    `counted` is the provider's count of the prompt, `limit` its maximum; None if it did not say.
     """
 
     code = "context_length_exceeded"
@@ -242,7 +242,7 @@ class DynamicContextFailed(LamellaError):
 
 
 class LeaseLost(LamellaError):
-    """The lease of a worker ran out, or its job was taken away; what it did late was not stored."""
+    """The lease of a job expired or another worker took the job. The late result was not stored."""
 
     code = "lease_lost"
 
@@ -260,7 +260,7 @@ class ServerStopping(LamellaError):
 
 
 class TooManyConnections(LamellaError):
-    """Every connection that the server holds is being answered, and there is no place for another."""
+    """All connections are in use by requests that are being answered."""
 
     code = "overloaded"
 

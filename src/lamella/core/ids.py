@@ -11,7 +11,7 @@ _ALPHABET, _LENGTH = "0123456789abcdefghjkmnpqrstvwxyz", 26
 
 
 class Ids(Protocol):
-    """Where new ids come from."""
+    """Source of new ids. Ids sort by time."""
 
     def new(self, prefix: str) -> str:
         """A new id that sorts after every earlier one of this source."""
@@ -42,7 +42,7 @@ class RandomIds:
         return f"{prefix}_{_base32(number, _LENGTH)}"
 
     def follow(self, *ids: str) -> None:
-        """From now on give ids that sort after these of an earlier process, also if the clock was set back since."""
+        """Make all later ids sort after those of an earlier process, even if the clock was set back."""
         for id in ids:
             name = id.rpartition("_")[2]
             if len(name) == _LENGTH and not set(name) - set(_ALPHABET):

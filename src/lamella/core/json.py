@@ -27,7 +27,7 @@ def encode_text(value: object) -> str:
 
 
 def encode_sorted(value: object) -> str:
-    """As `encode_text`, with the keys of every object in order: the same for whoever else wrote it in another."""
+    """As `encode_text`, with the keys of every object sorted, so that equal values give equal text."""
     return _sorting.encode(value).decode()
 
 

@@ -1,8 +1,8 @@
-"""Documents of knowledge bases, their passages, what a search finds, and what is withheld after access ends.
+"""Documents of knowledge bases, their passages, search results, and the rule for withholding content.
 
-A result names the knowledge bases whose passages it holds. An answer and a summary name those whose passages stood in
-the window that they were made from, or something that was made of them; that goes with them from window to window. If
-their reader may not read one of these bases any more, a fixed sentence stands in place of the text.
+A result names the knowledge bases whose passages it contains. Answers and summaries name the bases whose passages,
+directly or through earlier answers, were in the window that produced them. If a reader loses access to one of these
+bases, a fixed sentence replaces the text.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ INGEST = "knowledge_ingest"
 """The job that makes a document ready."""
 
 CLEAR = "knowledge_clear"
-"""The job that removes what is left of a document."""
+"""The job that removes the rest of a deleted document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """What documents stand on: a knowledge base (`id` is the base's), or the files of an owner's projects (`id` "")."""
+    """A collection of documents: a knowledge base (`id` is the base's), or the files of an owner's projects (`id`
+    "").
+    """
 
     owner: str
     id: str = ""
@@ -53,12 +55,11 @@ class DocumentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document to be searched. A file of a project has the file's id; the bytes of others lie in a `FileStore` as
-    `upload`.
+    """A searchable document. A project's file has the file's id; the bytes of others are in a `FileStore` as `upload`.
 
-    `version` counts its contents from 1; `found` is the one whose passages are found, None for none yet: a failed new
-    version leaves the one before. `code` and `reason` say why it failed, or what it waits for. `tokens` and `passages`
-    are those of the version that is found; `embedded` counts the passages that have a vector of `model`.
+    `version` counts its contents from 1. `found` is the version that search uses, None before the first is indexed; if
+    a new version fails, the old one stays. `code` and `reason` say why it failed or is waiting. `tokens` and `passages`
+    describe the version in use; `embedded` counts the passages with a vector of `model`.
     """
 
     id: str
@@ -89,7 +90,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """What was read of a version of a document: its facts, without the text."""
+    """The facts about the extracted text of a document's version, without the text."""
 
     media_type: str
     tokens: int
@@ -98,9 +99,9 @@ class DocumentText:
 
 @dataclass(frozen=True, slots=True)
 class NewPassage:
-    """A passage to store: characters `start` to `end` of its document, with its terms in order and blanks between.
+    """A passage to store: characters `start` to `end` of its document, and its terms in order, separated by blanks.
 
-    `length` is in terms. `vector` is of float16, little-endian, of length 1, where it is made already.
+    `length` counts terms. `vector` is float16, little-endian, of norm 1, if it is already made.
     """
 
     start: int
@@ -155,7 +156,7 @@ class Searcher:
 
 @dataclass(frozen=True, slots=True)
 class ShelfTotals:
-    """What stands on a shelf: documents by state, and what of them is found."""
+    """Number of documents on a shelf by state, and of those that search uses."""
 
     states: Mapping[DocumentState, int]
     found: int
@@ -176,9 +177,9 @@ class ShelfTotals:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeQuery:
-    """What is looked for: `terms` in order, as often as they were said, and a `vector` of `space`, on `shelves`.
+    """A search: `terms` in order, with repeats, and a `vector` of `space`, on `shelves`.
 
-    `documents` limits it to these; None is all.
+    `documents` limits it to these ids; None searches all.
     """
 
     terms: tuple[str, ...]
@@ -191,7 +192,7 @@ class KnowledgeQuery:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeHit:
-    """A passage that was found, of the document that it is in.
+    """A found passage and its document.
 
     `score` is 1 for what is best by words and by meaning; `words` is its BM25 score, 0 if it holds no word, and
     `similarity` its cosine to the query, 0 if there is no vector.
@@ -206,7 +207,9 @@ class KnowledgeHit:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeFound:
-    """What was found, the best first. `without`: why meaning had no say, as `core.recall.Found` has it."""
+    """The hits of a search, best first. `without` says why vectors took no part, or "" (as in
+    `core.recall.RecallResult`).
+    """
 
     hits: tuple[KnowledgeHit, ...] = ()
     without: str = ""
@@ -271,14 +274,14 @@ def _emptied(result: ToolResult) -> ToolResult:
 
 
 def with_held_back(steps: Iterable[Step], closed: Collection[str]) -> tuple[Step, ...]:
-    """The steps without what these bases are in."""
+    """The steps with the content of these bases replaced by the fixed sentence."""
     if not closed:
         return tuple(steps)
     return tuple(_held_back(step, frozenset(closed)) for step in steps)
 
 
 def user_held_back(user: UserMessage, closed: Collection[str]) -> UserMessage:
-    """The message without its dynamic context, where that tells of these bases; the user's own words stay."""
+    """The message without its dynamic context, if that contains content of these bases. The user's own text stays."""
     withheld = tuple(sorted(set(user.made_from).intersection(closed)))
     if not withheld:
         return user
@@ -286,7 +289,9 @@ def user_held_back(user: UserMessage, closed: Collection[str]) -> UserMessage:
 
 
 def _held_back(step: Step, closed: frozenset[str]) -> Step:
-    """Of a step that was made with a closed base its calls stay, by name: what they asked and got may tell of it."""
+    """A step that was made with a closed base keeps only the names of its calls: arguments and results may quote the
+    base.
+    """
     withheld = tuple(sorted(bases_of_steps([step]) & closed))
     if closed.isdisjoint(step.made_from):
         results = tuple(held_back(result, closed) for result in step.results)
@@ -298,7 +303,7 @@ def _held_back(step: Step, closed: frozenset[str]) -> Step:
 
 
 def _counted(step: Step) -> Step:
-    """The step with the tokens of what is left: its length would tell how much is missing."""
+    """The step with the tokens of the remaining text, since the old count would show how much was removed."""
     texts = [step.text, *(result.content for result in step.results)]
     texts += [f"{call.name}{call.arguments}" for call in step.calls]
     return replace(step, tokens=sum(map(count_tokens, texts)))

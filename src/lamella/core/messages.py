@@ -18,7 +18,7 @@ class Text:
 class Reasoning:
     """A model's thinking. `signature` is the provider's seal; without it the part cannot be sent back.
 
-    `redacted` is the provider's encrypted form where it gave no text.
+    `redacted` is the provider's encrypted form, if it gave no text.
     """
 
     text: str
@@ -50,11 +50,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave back for the call `call_id`, in the simple form that the model reads.
+    """The result of the call `call_id`, as the text that the model reads.
 
-    `queries` are all that a search ran where it ran more than it was asked; `digest` is what may stand in
-    its place once it is old: a sentence or two, made once at the end of its turn. `rich` is what people are shown
-    beside it, as JSON; no model reads it.
+    `queries` are all queries of a search that ran more than one. `digest` replaces the result once it is old: one or
+    two sentences, made at the end of its turn. `rich` is JSON that people are shown in addition; no model reads it.
     """
 
     call_id: str
@@ -68,22 +67,21 @@ class ToolResult:
 
 AnswerPart = Text | Reasoning | ToolCall
 StoredPart = AnswerPart | ToolResult
-"""What messages are stored as; pictures are stored with their files."""
+"""The stored parts of a message. Pictures are stored with their files."""
 
 Part = StoredPart | Image
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file included at one point in time, before its user message, under the number that it has in the conversation.
+    """A file or document attached at one point in time, before its user message, with its number in the conversation.
 
-    `use` tells its uses in one conversation apart: the same file may be attached again and be in the project too, and
-    stands in the window each time, as one document.
+    `use` distinguishes several uses of one file in a conversation: attached twice, or also in the project. Each use is
+    a document of its own in the window.
 
-    `text` is None when nothing could be extracted; `reason` then says why. `tokens` is the local count of the text.
-    An `image` rides on the user message itself, or stands with its project; its number is never shown to a model. A
-    document that a tool brought into the conversation has an id of its own in the place of a file's (`found`), and the
-    `url` that it came from, if any.
+    `text` is None if nothing could be extracted; `reason` then says why. `tokens` is the local count of the text. An
+    `image` is part of the user message, or belongs to the project; models never see its number. A document from a tool
+    has its own id instead of a file's (`found`), and its `url`, if it has one.
     """
 
     file_id: str
@@ -102,12 +100,11 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What a user sent. `sent_at` carries the offset of the user's zone, so its rendering needs no zone database.
+    """A user's message. `sent_at` carries the offset of the user's time zone, so rendering needs no zone database.
 
-    `dynamic` is the dynamic context as it was sent with this message, its blocks joined; "" for none.
-    `dynamic_whys` says for each block why it is there; no model reads that. `made_from` are the knowledge bases of
-    which the dynamic context says what only full readers may know; `withheld` those because of which it is not given
-    any more.
+    `dynamic` is the dynamic context sent with this message, "" for none. `dynamic_whys` has the reason of each block;
+    models do not see it. `made_from` are the knowledge bases whose restricted content the dynamic context contains;
+    `withheld` are those because of which it is no longer shown.
     """
 
     id: str
@@ -123,7 +120,7 @@ class UserMessage:
 
     @property
     def files(self) -> tuple[Attachment, ...]:
-        """The attachments that stand before the message, as documents."""
+        """The attachments that precede the message as documents."""
         return tuple(attachment for attachment in self.attachments if attachment.image is None)
 
     @property
@@ -148,10 +145,10 @@ class StopReason(StrEnum):
 class Step:
     """One inference and the results of its calls.
 
-    `parts` keep the order of the stream. `made_after` is the fingerprint of everything that stood before it when it was
-    made: thinking is only sent back behind exactly that (law 5). `reminder` is the reminder that stood there, or "".
-    `made_from` are the knowledge bases of which something stood there; `withheld` those because of which something of
-    this step is not given any more.
+    `parts` keep the order of the stream. `made_after` is the fingerprint of everything before the step when it was
+    made: its thinking may only be sent back after exactly that (rule *prefix*). `reminder` is the reminder at that
+    point, or "". `made_from` are the knowledge bases whose content was in the window; `withheld` are those because of
+    which parts of the step are no longer shown.
     """
 
     id: str
@@ -177,7 +174,7 @@ class Step:
 
 
 class TurnStatus(StrEnum):
-    """Where a turn is, or how it ended."""
+    """Whether a turn runs, or how it ended."""
 
     RUNNING = "running"
     FINISHED = "finished"

@@ -1,7 +1,7 @@
-"""What is known of a model (window, prices, cache and thinking rules) and what a thinking effort asks of it.
+"""Facts about models (window, prices, cache and thinking rules), and thinking efforts.
 
-The data is `llm/models.json`. An effort is `off`, a level (`low`, `high`) or a budget in tokens; each model turns it
-into what its provider takes.
+The data is `llm/models.json`. An effort is `off`, a level (`low`, `high`) or a budget in tokens. Each model converts it
+to its provider's parameters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lamella.core.tokens import Usage
 
 
 class Thinking(StrEnum):
-    """How a model is asked to think."""
+    """How a model's thinking is controlled."""
 
     NONE = "none"
     BUDGET = "budget"
@@ -25,7 +25,7 @@ class Thinking(StrEnum):
 
 
 class Markers(StrEnum):
-    """Which cache markers a model's provider takes."""
+    """The kinds of cache marker that a model's provider accepts."""
 
     ANTHROPIC = "anthropic"
     OPENAI = "openai"
@@ -130,22 +130,22 @@ class ModelFacts:
 
     @property
     def caution(self) -> str | None:
-        """What whoever uses the model should know that the table does not have; None where it has it."""
+        """A warning about facts that the model table lacks; None if it has them all."""
         if self.known:
             return None
         price = f"${self.price.input:g} for a million tokens" if self.price.input else "no price"
         return (
             f"The model table does not know “{self.name}”: it is taken to have a window of {self.window} tokens and "
-            f"{price}. A file that LAMELLA_MODELS names says what it really has."
+            f"{price}. A file named by LAMELLA_MODELS can give its real facts."
         )
 
     @property
     def write(self) -> float:
-        """What the shortest life costs to write, as a multiple of the price of input."""
+        """Price of writing to the cache for the shortest lifetime, as a multiple of the input price."""
         return self.write_price(self.lives[0])
 
     def write_price(self, life: Ttl) -> float:
-        """What this life costs to write, as a multiple of the price of input."""
+        """Price of writing to the cache for this lifetime, as a multiple of the input price."""
         return self.price.write_1h if life is Ttl.ONE_HOUR else self.price.write_5m
 
     def cost(self, usage: Usage) -> float:
@@ -153,8 +153,9 @@ class ModelFacts:
         return self.input_cost(usage) + self._tier(usage) * usage.output * self.price.output / 1_000_000
 
     def input_cost(self, usage: Usage) -> float:
-        """US dollars of what one request read, wrote and brought anew: without its output. Never below 0, also where a
-        provider says that more was read than was sent."""
+        """Input cost of one request in US dollars: tokens read, written and fresh, without output. Never below 0, even
+        if a provider reports more tokens read than sent.
+        """
         price = self.price
         units = (
             max(0, usage.fresh)
@@ -165,13 +166,13 @@ class ModelFacts:
         return self._tier(usage) * units * price.input / 1_000_000
 
     def _tier(self, usage: Usage) -> float:
-        """What a long prompt makes of every price."""
+        """Factor on all prices for a long prompt."""
         return self.price.tier_factor if self.price.tier_above and usage.input > self.price.tier_above else 1.0
 
 
 OFF = "off"
 EFFORT_LEVELS = {"low": 1_024, "medium": 4_096, "high": 16_384}
-"""The tokens that a level stands for."""
+"""Tokens of each level."""
 
 LEAST_EFFORT = 1_024
 """Tokens of the smallest budget: providers refuse less."""
@@ -180,7 +181,7 @@ MOST_EFFORT = 1_000_000
 """Tokens above which a number is a mistake; a model's own output bounds it long before."""
 
 EFFORT_SUBJECT = "thinking_effort"
-"""What a decision about the effort is about."""
+"""The subject of a decision about the effort."""
 
 EFFORT_CHOICES = f"off, low, medium, high or a number of tokens from {LEAST_EFFORT} to {MOST_EFFORT}"
 
@@ -203,7 +204,7 @@ def _is_budget(tokens: int) -> bool:
 
 
 def effort_of(tokens: int) -> str:
-    """The effort of so many tokens."""
+    """The name of an effort of so many tokens."""
     if tokens == 0:
         return OFF
     return next((name for name, size in EFFORT_LEVELS.items() if size == tokens), str(tokens))
@@ -215,10 +216,10 @@ def tokens_of(effort: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedThinking:
-    """What a model is asked for: a budget in tokens, a level, to be without, or nothing at all.
+class RequestedThinking:
+    """Thinking parameters for a provider: a budget in tokens, a level, disabled, or nothing.
 
-    `note` says where that is not what was wanted, and why.
+    `note` says how and why this differs from the chosen effort.
     """
 
     budget: int = 0
@@ -227,38 +228,40 @@ class AskedThinking:
     note: str = ""
 
 
-def asked_thinking(facts: ModelFacts, effort: str, max_output: int) -> AskedThinking:
-    """What `facts` can be asked of an effort. Thinking is output: a quarter of `max_output` is left for the answer."""
+def asked_thinking(facts: ModelFacts, effort: str, max_output: int) -> RequestedThinking:
+    """The thinking parameters that `facts` allow for an effort. Thinking counts as output: a quarter of `max_output` is
+    kept for the answer.
+    """
     wanted = tokens_of(effort)
     room = max_output * 3 // 4
     match facts.thinking:
         case Thinking.NONE:
             note = f"{facts.name} takes no thinking effort" if wanted else ""
-            return AskedThinking(note=note)
+            return RequestedThinking(note=note)
         case Thinking.BUDGET:
             return _budget(facts, wanted, room)
         case Thinking.ADAPTIVE | Thinking.ALWAYS if wanted:
             return _level(facts, effort, min(wanted, room))
         case Thinking.ADAPTIVE:
-            return AskedThinking(without=True)
+            return RequestedThinking(without=True)
         case Thinking.ALWAYS:
-            return AskedThinking(note=f"{facts.name} can't be without thinking: it thinks as much as it finds right")
+            return RequestedThinking(note=f"{facts.name} can't disable thinking: it decides itself how much to think")
 
 
-def _budget(facts: ModelFacts, wanted: int, room: int) -> AskedThinking:
+def _budget(facts: ModelFacts, wanted: int, room: int) -> RequestedThinking:
     budget = min(wanted, room)
     if budget >= LEAST_EFFORT:
         less = f"{wanted} tokens do not fit its output: {budget} are asked for"
-        return AskedThinking(budget=budget, note=less if budget < wanted else "")
+        return RequestedThinking(budget=budget, note=less if budget < wanted else "")
     if not wanted:
-        return AskedThinking()
-    return AskedThinking(note=f"the output of {facts.name} is set too small for the least budget of {LEAST_EFFORT}")
+        return RequestedThinking()
+    return RequestedThinking(note=f"the output of {facts.name} is set too small for the least budget of {LEAST_EFFORT}")
 
 
-def _level(facts: ModelFacts, effort: str, tokens: int) -> AskedThinking:
-    """The level that is nearest to so many tokens, by their ratio."""
+def _level(facts: ModelFacts, effort: str, tokens: int) -> RequestedThinking:
+    """The level nearest to so many tokens, by ratio."""
     level = min(facts.efforts, key=lambda name: abs(log(EFFORT_LEVELS[name] / tokens)))
     note = "" if level == effort else f"{facts.name} takes levels and no numbers: {effort} is {level}"
     if effort in EFFORT_LEVELS and level != effort:
         note = f"{effort} does not fit the output of {facts.name}: {level} is asked for"
-    return AskedThinking(level=level, note=note)
+    return RequestedThinking(level=level, note=note)

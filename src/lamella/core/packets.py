@@ -1,4 +1,4 @@
-"""What a client receives: numbered packets of a turn, each a small struct with a `type`."""
+"""The packets that a client receives: numbered parts of a turn's stream, each a struct with a `type`."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ class TurnStarted(Packet, frozen=True, kw_only=True, tag="turn.started"):
 
 
 class TurnQueued(Packet, frozen=True, kw_only=True, tag="turn.queued"):
-    """The message or command waits; there is no turn yet, `n` is 0. The packets of its turn follow.
+    """The message or command is in the queue. It has no turn yet, so `n` is 0; the packets of its turn follow.
 
-    `place` counts what waits from 1. `due_at` is the end of its debounce; None for a command.
+    `position` counts from 1. `due_at` is the end of its debounce; None for a command.
     """
 
     message_id: str
-    place: int
+    position: int
     due_at: str | None
 
 
 class RunStarted(Packet, frozen=True, kw_only=True, tag="run.started"):
-    """One model began to work on the turn. `caution` is what the model table does not have of it; null where it has."""
+    """A model began to answer. `caution` names facts that the model table lacks; null if it has them all."""
 
     run_id: str
     model: str
@@ -65,14 +65,15 @@ class RunStarted(Packet, frozen=True, kw_only=True, tag="run.started"):
 
 
 class ModelFallback(Packet, frozen=True, kw_only=True, tag="model.fallback"):
-    """The model `asked` failed before anything of its answer was shown: `model` answers in its place, this once.
+    """The model `requested_model` failed before anything of its answer was shown: `model` answers in its place, this
+    once.
 
     `error` is the object of API errors.
     """
 
-    asked: str
     model: str
     error: ErrorFields
+    requested_model: str = ""
 
 
 class RequestStarted(Packet, frozen=True, kw_only=True, tag="request.started"):
@@ -95,10 +96,10 @@ class ContextDegraded(Packet, frozen=True, kw_only=True, tag="context.degraded")
 
 
 class CacheLost(Packet, frozen=True, kw_only=True, tag="cache.lost"):
-    """A setting that is part of the cache's key changed: what the next request can't read any more.
+    """A setting that is part of the cache key changed. Says what the next request can no longer read.
 
-    `subject` is the setting, `level` where in the window the loss begins (`tools`, `system`, `messages`), `tokens`
-    about how many are lost, `cost` what writing them again costs more than reading, in US dollars.
+    `subject` is the setting. `level` says where in the window the loss begins (`tools`, `system`, `messages`). `tokens`
+    is about how many are lost, `cost` the extra US dollars for writing instead of reading them.
     """
 
     subject: str
@@ -144,16 +145,16 @@ class ToolApprovalPacket(Packet, frozen=True, kw_only=True, tag="tool.approval")
 
 
 class ToolVerdictPacket(Packet, frozen=True, kw_only=True, tag="tool.verdict"):
-    """What the user said to a call that waited. One that was approved runs from here on."""
+    """The user's decision on a waiting call. An approved call runs now."""
 
     call_id: str
     approved: bool
 
 
 class ToolResultPacket(Packet, frozen=True, kw_only=True, tag="tool.result"):
-    """What the tool gave back, as the model reads it. `seconds`: how long it ran; null where it did not.
+    """The result of a tool, as the model reads it. `seconds`: how long it ran; null if it did not run.
 
-    `queries`: all that a search ran; `rich`: what people see in addition, as JSON, such as documents with scores.
+    `queries`: all queries of a search; `rich`: JSON that people see in addition, such as documents with scores.
     """
 
     call_id: str
@@ -166,7 +167,7 @@ class ToolResultPacket(Packet, frozen=True, kw_only=True, tag="tool.result"):
 
 
 class SourcePacket(Packet, frozen=True, kw_only=True, tag="source"):
-    """A document that the answer cites; comes before its first citation in a turn."""
+    """A document that the answer cites, sent before its first citation in a turn."""
 
     document: int
     title: str
@@ -175,11 +176,12 @@ class SourcePacket(Packet, frozen=True, kw_only=True, tag="source"):
 
 
 class CitationPacket(Packet, frozen=True, kw_only=True, tag="citation"):
-    """`[n]` in text block `block_index`: characters `start` to `end` (UTF-16 is not used: code points) cite `document`.
+    """`[n]` in text block `block_index`: characters `start` to `end` (code points, not UTF-16) cite `document`.
 
-    Of a list such as `[1, 99]` in which not every number is a document, only the digits that are one are in the range.
+    In a list such as `[1, 99]`, in which only some numbers are documents, the range has only the digits of one
+    document.
 
-    `passage_start` and `passage_end` are code-point offsets into the document's text, where a passage was found.
+    `passage_start` and `passage_end` are code-point offsets in the document's text, if a passage was found.
     """
 
     document: int
@@ -192,10 +194,11 @@ class CitationPacket(Packet, frozen=True, kw_only=True, tag="citation"):
 
 
 class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
-    """`Usage` as clients see it; `input` is the whole prompt, `cache_write_1h` what of `cache_write` lives for an hour.
+    """`Usage` as clients see it. `input` is the whole prompt; `cache_write_1h` is the part of `cache_write` that lives
+    for an hour.
 
-    `estimated`: the provider did not say all of it. `input_estimated`: nor the input; without that mark only the output
-    is an estimate.
+    `estimated`: the provider did not report everything. `input_estimated`: the input is an estimate too; without this
+    mark only the output is.
     """
 
     input: int
@@ -224,7 +227,7 @@ class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def usage(self) -> Usage:
-        """What it is the client form of."""
+        """The `Usage` of this body."""
         return Usage(
             input=self.input,
             cache_read=self.cache_read,
@@ -238,7 +241,7 @@ class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsagePacket(Packet, frozen=True, kw_only=True, tag="usage"):
-    """What one request was billed, in tokens and US dollars."""
+    """The bill of one request, in tokens and US dollars."""
 
     request_id: str
     usage: UsageBody
@@ -247,10 +250,10 @@ class UsagePacket(Packet, frozen=True, kw_only=True, tag="usage"):
 
 
 class PartialPacket(Packet, frozen=True, kw_only=True, tag="answer.partial"):
-    """The run `model_index` ended before its answer was whole; what came is kept. `hint` says what to do.
+    """The run `model_index` ended before its answer was complete; the partial answer is kept. `hint` says what to do.
 
-    `reason`: `max_tokens` for the limit of the output, `refusal` of the model or of its provider, `step_limit` where
-    the model called tools to the last step.
+    `reason`: `max_tokens` for the output limit, `refusal` by the model or its provider, `step_limit` if the model still
+    called tools in the last step.
     """
 
     reason: PartialReason
@@ -259,7 +262,7 @@ class PartialPacket(Packet, frozen=True, kw_only=True, tag="answer.partial"):
 
 
 class ErrorPacket(Packet, frozen=True, kw_only=True, tag="error"):
-    """The run `model_index` failed, or the turn can't be stored yet and goes on trying.
+    """The run `model_index` failed, or the turn can't be stored yet and is retried.
 
     `error` is the object of API errors.
     """
@@ -268,8 +271,8 @@ class ErrorPacket(Packet, frozen=True, kw_only=True, tag="error"):
 
 
 class RunFinished(Packet, frozen=True, kw_only=True, tag="run.finished"):
-    """One model is done: `status` is why it stopped, or `error` with the object of API errors. `usage` and `cost` are
-    those of its requests.
+    """A run ended. `status` is its stop reason, or `error` with the object of API errors. `usage` and `cost` are sums
+    over its requests.
     """
 
     run_id: str
@@ -280,7 +283,9 @@ class RunFinished(Packet, frozen=True, kw_only=True, tag="run.finished"):
 
 
 class TurnStopped(Packet, frozen=True, kw_only=True, tag="turn.stopped"):
-    """The turn ended early: `user_cancelled`, or `interrupted` by the end of a process. What was there is stored."""
+    """The turn ended early: `user_cancelled`, or `interrupted` by the end of a process. The partial answer is
+    stored.
+    """
 
     reason: Literal["user_cancelled", "interrupted"]
 
@@ -294,7 +299,7 @@ class TurnFinished(Packet, frozen=True, kw_only=True, tag="turn.finished"):
 
 
 class CommandPacket(Packet, frozen=True, kw_only=True, tag="command"):
-    """A command was sent in the place of a message: its answer, and the only packet. There is no turn."""
+    """The answer to a command that was sent as a message. It is the only packet, and there is no turn."""
 
     id: str
     name: str

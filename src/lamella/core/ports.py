@@ -1,4 +1,4 @@
-"""The ports between the layers, where more than one implementation exists: models, files, jobs, embedders, packets."""
+"""Protocols between the layers that have more than one implementation: models, files, jobs, embedders, packets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ChatModel(Protocol):
     facts: ModelFacts
 
     def wire(self, prompt: Prompt, previous: Wired | None = None) -> Wired:
-        """The wire blocks of `prompt`, in cache order; `previous` only saves work where it is the same."""
+        """The wire blocks of `prompt`, in cache order. Blocks that are equal in `previous` are reused."""
         ...
 
     def request(self, prompt: Prompt, blocks: tuple[WireBlock, ...], markers: Sequence[Marker]) -> WireRequest:
@@ -32,15 +32,15 @@ class ChatModel(Protocol):
         ...
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
-        """What of the settings beside the blocks is part of the cache key, by the level that it changes first."""
+        """The settings outside of the blocks that are part of the cache key, by the first level that they change."""
         ...
 
     def body(self, request: WireRequest) -> dict[str, object]:
-        """The JSON body, as it is handed to the provider's SDK."""
+        """The JSON body, as given to the provider's SDK."""
         ...
 
     def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
-        """Send it and yield what comes back; raises a `ProviderError` and nothing else.
+        """Send the request and yield deltas. Raises only `ProviderError`.
 
         Closing the iterator closes the connection.
         """
@@ -57,32 +57,32 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OpenModel:
-    """A model that can be asked, and the account whose cache it shares."""
+    """An open model, and the account whose cache it shares."""
 
     model: ChatModel
     account: str
 
 
 class ModelSource(Protocol):
-    """Where models come from (`app`)."""
+    """Opens models by name (`app`)."""
 
     async def open(self, name: str) -> OpenModel:
-        """The model of this name; raises `InvalidRequest` when none is configured that serves it."""
+        """Open the model `name`. Raises `InvalidRequest` if no configured provider serves it."""
         ...
 
 
 class Jobs(Protocol):
-    """Background work. Every verb is one transaction. Raises `StoreFailed` on failure.
+    """Background jobs. Each method is one transaction and raises `StoreFailed` on failure.
 
-    A worker claims a job for a while and says when it goes on, is done or has failed; when its lease has ended another
-    may claim the job, and whatever the late worker says then raises `LeaseLost`.
+    A worker claims a job for a limited time (a lease), then renews, finishes or fails it. After the lease another
+    worker may claim the job, and the late worker's calls raise `LeaseLost`.
     """
 
     async def enqueue(self, caller: Caller, job: NewJob, at: datetime) -> Job:
-        """Store work to do, or give the job of the same kind and subject that waits or runs already, as it is.
+        """Store a job, or return the waiting or running job of the same kind and subject.
 
-        With `job.follows`, one that runs is due once more when it has ended, as if it were new. With `job.takes_over`,
-        one that waits gets the payload and the cause of this one, and is due when this one is, as if it were new.
+        `job.follows`: if it is running, it becomes due once more after it ends. `job.takes_over`: if it is waiting, it
+        gets this job's payload, cause and due time.
         """
         ...
 
@@ -98,18 +98,18 @@ class Jobs(Protocol):
         busy: Sequence[tuple[str, str]] = (),
         only: str | None = None,
     ) -> Job | None:
-        """A job that is due, leased for so long: of the owner who has the fewest running of its kind, the one that is
-        due longest. None when none is due.
+        """Claim a due job for `lease_seconds`: of the owner with the fewest running jobs of its kind, the one that is
+        due longest. Returns None if none is due.
 
-        `busy` are kinds, each with an owner for whom no more of them may run. With `only`, an id, that job or none.
+        `busy` lists kinds, each with an owner who may not run more of them. `only`, an id, claims that job or none.
         """
         ...
 
     async def clock_set_back(self, now: datetime) -> int:
-        """Make due what began to wait later than now, and give how much that was.
+        """Make due the jobs whose waiting began after `now`; returns their number.
 
-        The clock was set back since, so nobody knows how long it has waited. What runs is left to its worker, whose
-        next sign of life corrects its lease.
+        The clock was set back, so their waiting time is unknown. Running jobs are left to their workers, whose next
+        renewal corrects the lease.
         """
         ...
 
@@ -118,7 +118,7 @@ class Jobs(Protocol):
         ...
 
     async def renew(self, job: Job, now: datetime, lease_seconds: float) -> None:
-        """Keep a job for so long from now; raises `LeaseLost`."""
+        """Extend the lease by `lease_seconds` from now. Raises `LeaseLost`."""
         ...
 
     async def finish(self, job: Job, at: datetime) -> None:
@@ -138,7 +138,7 @@ class Embedder(Protocol):
 
     space: Space
     is_local: bool
-    """Whether it asks nobody: then vectors are made with the index, else afterwards."""
+    """Whether it runs in this process. If so, vectors are made with the index, otherwise later."""
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """The vectors of these texts, all of one dimension; raises a `ProviderError`."""
@@ -153,11 +153,11 @@ Batch = Sequence[tuple[int, bytes]]
 """Packets with their numbers, as JSON."""
 
 Stop = tuple[str, str | None]
-"""A turn that is to stop, and which of its runs; None: all of it."""
+"""A turn to stop, and the run of it; None for all runs."""
 
 
 class StreamBus(Protocol):
-    """Live packets of running turns, and who asked them to stop; processes may share one."""
+    """Live packets of running turns, and requests to stop them. Several processes may share a bus."""
 
     def open(self, turn_id: str) -> None:
         """A turn begins; a stop sent from now on is not lost."""
@@ -168,7 +168,7 @@ class StreamBus(Protocol):
         ...
 
     def close(self, turn_id: str) -> None:
-        """No packet follows; who follows the turn comes to its end. Its stops are forgotten."""
+        """End the turn's stream for all its followers, and forget its stops."""
         ...
 
     def is_live(self, turn_id: str) -> bool:
@@ -176,17 +176,19 @@ class StreamBus(Protocol):
         ...
 
     def follow(self, turn_id: str, after: int) -> AsyncIterator[Batch]:
-        """Packets behind `after`, from memory and as they come, to the end of the turn; those there are at once."""
+        """Packets after number `after`, stored ones at once, then live ones, to the end of the turn."""
         ...
 
     def stop(self, turn_id: str, run_id: str | None = None) -> None:
-        """Ask a turn to stop, or one of its runs, in whichever process it runs; nothing for one that is not open."""
+        """Ask a turn, or one of its runs, to stop, in whichever process it runs. Does nothing if the turn is not
+        open.
+        """
         ...
 
     async def stops(self, turn_ids: Collection[str]) -> Collection[Stop]:
-        """Which of these turns, or runs of them, were asked to stop since they were opened. One look for all of them:
-        whoever runs turns looks every 50 ms at most.
+        """Which of these turns or runs were asked to stop since they were opened. Workers ask for all their turns at
+        once, every 50 ms at most.
 
-        Raises a `LamellaError` where the bus can't be reached.
+        Raises a `LamellaError` if the bus can't be reached.
         """
         ...

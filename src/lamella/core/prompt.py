@@ -14,7 +14,7 @@ from lamella.core.models import OFF
 
 
 class Kind(StrEnum):
-    """What a segment is."""
+    """The kinds of segment."""
 
     TOOLS = "tools"
     SYSTEM = "system"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 class Zone(StrEnum):
-    """Where a segment stands in the window, from the steadiest to the most fleeting."""
+    """The zones of the window, from the longest-lived to the shortest-lived."""
 
     FIXED = "fixed"
     HISTORY = "history"
@@ -64,9 +64,9 @@ WhenOld = Literal["prune", "summarize", "digest"]
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as the model sees it. `input_schema` is the JSON text of its schema, in a fixed key order.
+    """A tool as the model sees it. `input_schema` is the JSON text of its schema, with keys in a fixed order.
 
-    `when_old` is what becomes of its results once they are old; models are not told.
+    `when_old` says what replaces its old results; models do not see it.
     """
 
     name: str
@@ -85,12 +85,12 @@ class PromptMessage:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One thing in the window.
+    """One element of the window.
 
-    `id` is stable over requests. `source` is the row it came from, `owner` who put it there (`deployment`, `user`,
-    `model:NAME`, `tool:NAME`), `letters` how layouts write it (`U1`, `TC TR`). Tools and system text are `tools` and
-    messages of role `system`. `digest` is the fingerprint of what it holds, thinking left out. `made_from` are the
-    knowledge bases of which it holds something.
+    `id` is stable across requests. `source` is the row that it came from, `owner` who put it there (`deployment`,
+    `user`, `model:NAME`, `tool:NAME`), `letters` its name in layouts (`U1`, `TC TR`). Tools and system text are `tools`
+    and messages of role `system`. `digest` is the fingerprint of its content without thinking. `made_from` are the
+    knowledge bases whose text it contains.
     """
 
     id: str
@@ -110,12 +110,11 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What goes with a prompt outside its blocks. All of it is part of the cache key (a *salt*).
+    """The parameters of a prompt outside its blocks. All are part of the cache key (a *salt*).
 
-    `thinking_effort` is in its one spelling (`core.models`). `drop_unbound_thinking` asks the provider to drop thinking
-    whose prefix changed instead of refusing the request.
-    `images`: there is a picture in the window. `compared_with` is the provider's name of an earlier answer: it is asked
-    to compare the prompts, which the cache does not see.
+    `thinking_effort` is in its canonical form (`core.models`). `drop_unbound_thinking` asks the provider to drop
+    thinking whose prefix changed instead of refusing the request. `images`: the window has a picture. `compared_with`
+    is the provider's id of an earlier answer, for a cache diagnosis; it does not affect the cache.
     """
 
     max_output: int
@@ -145,10 +144,10 @@ Level = Literal["tools", "system", "messages"]
 
 @dataclass(frozen=True, slots=True)
 class WireBlock:
-    """The unit of caching: role and block as serialised, cache markers left out.
+    """The unit of caching: role and block as serialised, without cache markers.
 
-    `value` is the provider's JSON object, `digest` the fingerprint of level, role and bytes. `markable` says whether
-    the provider takes a cache marker on it.
+    `value` is the provider's JSON object, `digest` the fingerprint of level, role and bytes. `markable`: the provider
+    accepts a cache marker on it.
     """
 
     level: Level
@@ -186,7 +185,9 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class WireRequest:
-    """A request as an adapter sends it: `head` holds what is not a block; `made_from` is that of its prompt."""
+    """A request as an adapter sends it: `head` holds everything outside of the blocks; `made_from` is that of its
+    prompt.
+    """
 
     head: JsonObject
     blocks: tuple[WireBlock, ...]
@@ -203,7 +204,7 @@ class SegmentNote:
 
 
 @dataclass(frozen=True, slots=True)
-class Absence:
+class AbsentSegment:
     """A kind of segment that the layout has a place for and the window has not, and why."""
 
     kind: Kind
@@ -212,9 +213,10 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an assembly did: the local count, the estimate it admitted by, its notes, and what is not there.
+    """The outcome of an assembly: the local count, the estimate that was compared with the budget, notes, and absent
+    kinds.
 
-    `durable` is the fingerprint of everything in the window that stays: what the coming answer is made after.
+    `durable` is the fingerprint of everything that stays in the window; the coming answer stores it as `made_after`.
     """
 
     local: int
@@ -222,4 +224,4 @@ class Report:
     budget: int
     durable: str
     notes: tuple[SegmentNote, ...] = ()
-    absent: tuple[Absence, ...] = ()
+    absent: tuple[AbsentSegment, ...] = ()

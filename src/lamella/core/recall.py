@@ -1,4 +1,4 @@
-"""What is found again: passages of messages and summaries, their terms and vectors."""
+"""Types of the search over earlier messages and summaries: passages, terms, vectors."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Source:
     at: datetime
     content: str
     made_from: tuple[str, ...] = ()
-    """The knowledge bases that something of stands in it."""
+    """The knowledge bases whose content is in it."""
 
     @property
     def reference(self) -> str:
-        """What names it within its conversation: `MESSAGE`, or `MESSAGE/CALL` for a result."""
+        """Its name within its conversation: `MESSAGE`, or `MESSAGE/CALL` for a result."""
         return f"{self.id}/{self.call_id}" if self.call_id else self.id
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A part of a source to index: characters `start` to `end`, its terms in order, and its vector, where made already.
+    """A part of a source to index: characters `start` to `end`, its terms in order, and its vector, if already made.
 
-    `vector` is of float16, little-endian, of length 1.
+    `vector` is float16, little-endian, of norm 1.
     """
 
     id: str
@@ -75,7 +75,7 @@ class PassageText:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Where vectors can be compared: all of one model and dimension.
+    """A vector space: all vectors of one model and dimension are comparable.
 
     `weight` is what the rank by meaning counts beside the rank by words, `floor` the least similarity that means
     anything; `session_weight` is what the nearest passages of a session count beside its words, and `document_weight`
@@ -93,7 +93,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """Vectors of texts, in their order, and what they cost."""
+    """Vectors of texts, in the same order, and their cost."""
 
     vectors: tuple[bytes, ...]
     usage: Usage = field(default_factory=Usage)
@@ -101,7 +101,7 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
-    """What is looked for: `terms`, and a `vector` of `space` where there is one; in one conversation, or in all."""
+    """A search: `terms`, and a `vector` of `space` if there is one; in one conversation, or in all."""
 
     terms: tuple[str, ...]
     space: Space
@@ -112,7 +112,7 @@ class RecallQuery:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage that was found, in its source. `score` is 1 for what stands first by words and by meaning."""
+    """A found passage and its source. `score` is 1 for the best by words and by meaning."""
 
     source: Source
     start: int
@@ -132,9 +132,10 @@ class SessionHit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What was found, the best first. `without`: why meaning had no say, or "". Of an embedder that knows no meaning it
-    is said where nothing was found."""
+class RecallResult:
+    """The hits, best first. `without`: why vectors took no part, or "". If the embedder captures no meaning, it is set
+    only when nothing was found.
+    """
 
     hits: tuple[Hit, ...] = ()
     sessions: tuple[SessionHit, ...] = ()

@@ -28,13 +28,13 @@ class SessionCause(StrEnum):
     """A compaction was taken back."""
 
     BRANCH = "branch"
-    """Somebody went on from a turn of an earlier session: what its window held up to there, the branch's holds too."""
+    """A user continued from a turn of an earlier session. The branch's window has what that window held up to there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
-    """How the summary of an earlier session stands in the window of a later one: whole, or these of its lines, counted
-    from 0; without a line it is left out. The summary itself is never changed.
+class CarriedSummary:
+    """How an earlier session's summary appears in a later window: whole, or only these lines, counted from 0. An empty
+    list leaves it out. The stored summary never changes.
 
     `("sess_1", (2, 5))`: the third and the sixth line.
     """
@@ -45,14 +45,14 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session. `number` counts those of its conversation from 1; `parent_id` is the one that it continues.
+    """A session. `number` counts the sessions of its conversation from 1; `parent_id` is the session that it continues.
 
-    The window holds the turns behind `begins_after`, and the parent's summary if it `inherits` it; a branch's parent is
-    the session that it branched from, of which it has what stood before that session and not its own summary. An open
-    session has no `closed_at`; `ends_with` is the last turn of the path when a session was closed. `summary` is None
-    until there is one; it stands for the turns up to `summary_ends_with`, and is never merged. A session that was
-    reopened gets another one when it ends again behind another turn. `check` says how the summary compares with what
-    it stands for. `carries` are the earlier summaries in its window, decided when it was opened: see `carried_in`.
+    The window holds the turns after `begins_after`, and the parent's summary if `inherits`. The parent of a branch is
+    the session that it branched from: the branch has what preceded that session, but not its summary. `closed_at` is
+    None while it is open; `ends_with` is the last turn of the path when it was closed. `summary` is None until it is
+    made. It covers the turns up to `summary_ends_with` and is never merged. A reopened session gets a new summary if it
+    ends after another turn. `check` compares the summary with its source. `carries` are the earlier summaries in its
+    window, decided when it was opened: see `carried_in`.
     """
 
     id: str
@@ -63,7 +63,7 @@ class Session:
     parent_id: str | None = None
     begins_after: str | None = None
     inherits: bool = False
-    carries: tuple[Carried, ...] | None = None
+    carries: tuple[CarriedSummary, ...] | None = None
     closed_at: datetime | None = None
     closed_by: SessionCause | None = None
     ends_with: str | None = None
@@ -73,22 +73,22 @@ class Session:
     summary_ends_with: str | None = None
     check: JsonObject = field(default_factory=dict)
     usage: Mapping[str, Usage] = field(default_factory=dict)
-    """What was spent, by purpose: `chat`, `summary`, `embedding`."""
+    """Usage by purpose: `chat`, `summary`, `embedding`."""
     made_from: tuple[str, ...] = ()
-    """The knowledge bases of which something stood in what the summary was made from."""
+    """The knowledge bases whose content was in the source of the summary."""
     withheld: tuple[str, ...] = ()
     """Those because of which the summary is not given any more."""
 
     @property
     def as_summary(self) -> Summary:
-        """The summary, as it stands in windows."""
+        """The summary in the form in which windows show it."""
         return Summary(self.id, self.summary or "", self.summary_tokens, self.made_from, self.withheld)
 
     @property
     def is_summarised(self) -> bool:
-        """Whether the summary stands for all that the session held when it ended.
+        """Whether the summary covers everything that the session held when it ended.
 
-        What a compaction carried on is in the session that it opened, and not missing here.
+        Turns that a compaction kept are in the session that it opened, so they are not missing.
         """
         if self.summary is None:
             return False
@@ -97,8 +97,8 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """A summary that was made: its local tokens, what making it cost, how it compares with its source, and the
-    knowledge bases of which something stood in that.
+    """A new summary: its local tokens, its cost, its comparison with the source, and the knowledge bases in that
+    source.
     """
 
     text: str
@@ -110,14 +110,13 @@ class SessionSummary:
 
 @dataclass(frozen=True, slots=True)
 class SessionStep:
-    """From one session to the next, in one transaction.
+    """A change from one session to the next, in one transaction.
 
-    `expected` has to be the conversation's session still, else nothing changes. `summary` closes it; None leaves it
-    without one. Messages behind `session.begins_after` on the path are the new session's from then on. `changes` is how
-    often the conversation had changed its session when this was planned: one that left `expected` and came back since
-    has moved too; None where that does not matter. `then` is the kind of job that is enqueued with it for the session
-    that ends, where something was said in it. `tools` is the list that the conversation has from then on; None leaves
-    it as it is.
+    Nothing changes if `expected` is no longer the conversation's session. `summary` closes it; None leaves it without
+    one. Messages after `session.begins_after` on the path belong to the new session. `changes` is the number of session
+    changes when this was planned, so that a conversation that left `expected` and came back counts as moved; None skips
+    this check. `then` is the kind of job to enqueue for the session that ends, if it has messages. `tools` is the
+    conversation's new list of tools; None keeps the old one.
     """
 
     expected: str
@@ -133,10 +132,11 @@ class SessionStep:
 
 @dataclass(frozen=True, slots=True)
 class SessionReturn:
-    """Back to an earlier session, in one transaction: it is open again and the conversation goes on from `head`.
+    """A return to an earlier session, in one transaction: it is opened again, and the conversation continues from
+    `head`.
 
-    `expected`, `then`: see `SessionStep`. Nothing is removed: what came after is another branch. `forgets_summary`: the
-    session goes on as if it had not ended, without the summary that it got then.
+    `expected`, `then`: see `SessionStep`. Nothing is removed: later turns become another branch. `forgets_summary`: the
+    session continues as if it had not ended, without its summary.
     """
 
     expected: str
@@ -151,31 +151,31 @@ class SessionReturn:
 
 
 OLD_TOKENS, OLD_MOST = 8_000, 8
-"""What the earlier summaries of a session hold that was opened before it was recorded which it carries."""
+"""The tokens and number of earlier summaries in a session that was opened before `carries` was stored."""
 
 
-def carried_in(sessions: Sequence[Session], current: str) -> tuple[Carried, ...]:
-    """Which earlier summaries stand before the session `current`, the oldest first, and how much of each.
+def carried_in(sessions: Sequence[Session], current: str) -> tuple[CarriedSummary, ...]:
+    """The earlier summaries in the window of session `current`, oldest first, and how much of each.
 
-    It is recorded when a session is opened. One that was opened before that has its ancestors' as far as each inherits,
-    the nearest first and its parent's always, within `OLD_TOKENS` and `OLD_MOST`.
+    The list is stored when a session is opened. An older session without a list gets the summaries of its ancestors,
+    nearest first, within `OLD_TOKENS` and `OLD_MOST`; its parent's is always included.
     """
     by_id = {session.id: session for session in sessions}
     if current in by_id and by_id[current].carries is not None:
         return by_id[current].carries or ()
-    found: list[Carried] = []
+    found: list[CarriedSummary] = []
     room, fits = OLD_TOKENS, True
     for session in _ancestors(by_id, current):
         fits = fits and (not found or session.summary_tokens <= room) and len(found) < OLD_MOST
-        found.append(Carried(session.id) if fits else Carried(session.id, ()))
+        found.append(CarriedSummary(session.id) if fits else CarriedSummary(session.id, ()))
         room -= session.summary_tokens
     return tuple(reversed(found))
 
 
 def summaries_in_window(sessions: Sequence[Session], current: str) -> tuple[Summary, ...]:
-    """The summaries that stand before the session `current`, the oldest first.
+    """The summaries before the turns of session `current`, oldest first.
 
-    If some are shortened or left out, a line in front says so: a search finds them.
+    If some are shortened or left out, a line before them says that a search finds them.
     """
     by_id = {session.id: session for session in sessions}
     carried = [(by_id[one.session_id], one) for one in carried_in(sessions, current) if one.session_id in by_id]
@@ -193,8 +193,8 @@ def summaries_in_window(sessions: Sequence[Session], current: str) -> tuple[Summ
     return (Summary(f"{current}/earlier", text, count_tokens(text)), *shown)
 
 
-def _shown(session: Session, carried: Carried) -> Summary:
-    """A summary as far as it is carried; one that is not given any more says so."""
+def _shown(session: Session, carried: CarriedSummary) -> Summary:
+    """A summary as far as the window carries it."""
     whole = session.as_summary
     if carried.lines is None or whole.withheld:
         return whole

@@ -1,7 +1,7 @@
-"""Figures in tokens: what a provider billed (`Usage`), thresholds in settings, and how people read a size.
+"""Token figures: a provider's bill (`Usage`), thresholds in settings, and sizes as people read them.
 
-`Usage` is a provider's bill, an estimate is counted here, and the two never mix. A setting is a share of the budget
-(`80%`) or tokens (`120000`, `120_000`, `120k`); people read `9.1k` for 9,100 tokens.
+A bill comes from the provider, an estimate is counted here; they are never mixed. A setting is a share of the budget
+(`80%`) or tokens (`120000`, `120_000`, `120k`). People read `9.1k` for 9,100 tokens.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 FAR_OFF, SMALL = 10, 1_000
-"""So many times more than the local count of a window, and these tokens, no provider can bill."""
+"""A bill is implausible if it exceeds the local count by this factor and by this many tokens."""
 
 TOKENIZERS_DIFFER, FEW = 3, 16
-"""One tokenizer makes at most so many times the tokens of another, of a text of more than a few."""
+"""Two tokenizers differ by at most this factor, for texts of more than a few tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a provider billed for one request, in tokens; `input` is the whole prompt, cached parts included.
+    """The bill of one request, in tokens. `input` is the whole prompt, including cached parts.
 
-    `estimated`: the provider did not say all of it, or what it said can't be. `input_estimated`: that is true of the
-    input too, which is then no basis for other figures. A stopped answer of Anthropic has a billed input and an
+    `estimated`: the provider reported only a part, or impossible figures. `input_estimated`: the input is estimated
+    too, so no other figure may rest on it. For example, a stopped answer of Anthropic has a billed input and an
     estimated output.
 
-    Anthropic reports the uncached rest as input, OpenAI the whole: the adapters put that right.
+    Anthropic reports the uncached rest as input, OpenAI the whole prompt; the adapters convert.
     """
 
     input: int = 0
@@ -48,11 +48,11 @@ class Usage:
         return self.input - self.cache_read - self.cache_write
 
     def can_be(self, estimate: int) -> bool:
-        """Whether a provider can have billed this for a window of about so many tokens: some servers count wrongly."""
+        """Whether a bill is plausible for a window of about `estimate` tokens. Some servers count wrongly."""
         return self.fresh >= 0 and (not estimate or self.input <= FAR_OFF * (estimate + SMALL))
 
     def can_have_said(self, streamed: int) -> bool:
-        """Whether the output can be what was billed for an answer of about so many tokens."""
+        """Whether the billed output is plausible for an answer of about `streamed` tokens."""
         return streamed <= TOKENIZERS_DIFFER * (self.output + FEW)
 
     def doubted(self) -> Usage:
@@ -72,7 +72,7 @@ class Usage:
         )
 
     def without(self, other: Usage) -> Usage:
-        """What is left of a sum once one of its parts is taken away; nothing is less than none."""
+        """The difference of two usages; no figure is below zero."""
         return Usage(
             max(self.input - other.input, 0),
             max(self.cache_read - other.cache_read, 0),
@@ -87,7 +87,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A local count; it only admits what was not sent yet and is always shown as an estimate."""
+    """A local token count. It decides what fits before a request is sent, and is always shown as an estimate."""
 
     tokens: int
 
@@ -100,7 +100,7 @@ class Estimate:
 
 
 class TokenCounter(Protocol):
-    """Counts text with one tokenizer, whichever model reads it."""
+    """Counts text with one tokenizer, for every model."""
 
     def count(self, text: str) -> int:
         """The number of tokens of `text`."""
@@ -115,7 +115,7 @@ _SHARE = re.compile(r"(?P<percent>\d{1,3}(\.\d+)?)\s*%")
 
 
 def tokens_written(text: str) -> int:
-    """The tokens of `4000`, `4_000` or `4k`; raises `ValueError` that says what is accepted."""
+    """The tokens of `4000`, `4_000` or `4k`. Raises `ValueError` with the accepted forms."""
     found = _TOKENS.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"“{text[:40]}” is no number of tokens such as 120000, 120_000 or 120k")
@@ -131,9 +131,9 @@ class Threshold:
 
     @classmethod
     def of(cls, text: str) -> Threshold:
-        """`80%`, or tokens such as `120000` or `120k`; raises `ValueError` for what could be either, and for all else.
+        """A share such as `80%`, or tokens such as `120000` or `120k`. Raises `ValueError` for anything else.
 
-        `80` and `0.8` are neither: a share has its sign, and tokens are at least `LEAST_ABSOLUTE`.
+        `80` and `0.8` are ambiguous and refused: a share needs its sign, and tokens are at least `LEAST_ABSOLUTE`.
         """
         value = text.strip()
         if found := _SHARE.fullmatch(value):

@@ -12,7 +12,7 @@ from lamella.storage.knowledge.store import KnowledgeStore
 
 @dataclass(frozen=True, slots=True)
 class BoundBase:
-    """A base by its id, and what it is bound to. What may be read of it is another question."""
+    """A base by its id, and the conversation, message or agent that it is bound to. Access is checked separately."""
 
     id: str
     to: tuple[str, ...]
@@ -21,7 +21,9 @@ class BoundBase:
 async def bound_bases(
     store: KnowledgeStore, caller: Caller, conversation_id: str, agent_id: str | None, named: Sequence[str]
 ) -> tuple[BoundBase, ...]:
-    """Those of the conversation, then `named` by the message, then of the agent, each once. Raises `NotFound`."""
+    """The bases of the conversation, then those `named` by the message, then those of the agent, each once. Raises
+    `NotFound`.
+    """
     found: dict[str, list[str]] = {}
     of_agent = await _of_agent(store, caller, agent_id) if agent_id is not None else ()
     bound = {"conversation": await store.bound_bases(caller, conversation_id), "message": named, "agent": of_agent}

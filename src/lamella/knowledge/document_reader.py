@@ -1,4 +1,4 @@
-"""Reads a document's text: an upload in a limited child process, a file of a project from what was read of it."""
+"""Reads a document's text: an upload in a sandboxed child process, a project's file from its stored text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PICTURE = "This is a picture; a document to search needs text. Save its text as 
 
 
 SHORT = 32_000
-"""Bytes of a text that is decoded in this process: no reader is needed for it, and a child would take far longer."""
+"""Texts up to so many bytes are decoded in this process, since a child would take far longer."""
 
 
 class Files(Protocol):
@@ -58,7 +58,7 @@ class DocumentReader:
 
 
 def _short_text(path: Path, document: Document) -> Extraction | None:
-    """What is in a short plain text; None for whatever else it is, which a child finds out."""
+    """The content of a short plain text; None for any other type, which a child determines."""
     try:
         read = plain(path.read_bytes(), document.name, ExtractionLimits())
     except OSError:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from lamella.knowledge.confinement import confine
 from lamella.knowledge.extraction_job import (
     UNKNOWN_MEDIA_TYPE,
     ExtractedDocument,
@@ -25,6 +24,7 @@ from lamella.knowledge.extraction_job import (
     too_many_characters,
 )
 from lamella.knowledge.media_type import HTML, PDF, PICTURES, Sniffed, refusal, sniff
+from lamella.knowledge.sandbox import confine
 from lamella.knowledge.text_content import has_controls, normalise, one_line
 
 # Normalising only removes characters, but seldom many: text this much over its limit is not worth the work.
@@ -33,7 +33,7 @@ _SLACK = 2
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the child found: a document and its tokens, a picture, or why there is neither."""
+    """The child's result: a document and its tokens, a picture, or why there is neither."""
 
     media_type: str = UNKNOWN_MEDIA_TYPE
     document: ExtractedDocument | None = None
@@ -71,9 +71,9 @@ def extract(job: ExtractionJob) -> Outcome:
 
 
 def plain(data: bytes, name: str, limits: ExtractionLimits) -> Outcome | None:
-    """What `extract` finds in a text that no reader has to be loaded for, but for its tokens; None for all else.
+    """The result of `extract` for a plain text, without tokens; None for all other types.
 
-    Nothing is opened to find that out: archives and pictures have control characters in front.
+    Nothing has to be opened for this: archives and pictures begin with control characters.
     """
     if has_controls(data[:4096]):
         return None

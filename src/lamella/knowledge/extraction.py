@@ -45,11 +45,11 @@ _REASONS: dict[FailureCode, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What became of a file.
+    """The result of reading a file.
 
-    `ready`: `text` (a form feed between the pages of a PDF or the slides of a presentation) and its o200k `tokens`, or
-    a `picture` without a text. `failed`: `code` for programs and `reason`, a sentence for the person who uploaded the
-    file; the text is empty.
+    `ready`: `text` (with a form feed between the pages of a PDF or the slides of a presentation) and its o200k
+    `tokens`, or a `picture` without text. `failed`: `code` for programs and `reason`, a sentence for the user who
+    uploaded the file; the text is empty.
     """
 
     status: Literal["ready", "failed"]
@@ -67,7 +67,7 @@ class Extractor(Protocol):
     """Reads uploaded files."""
 
     async def extract(self, path: Path, name: str) -> Extraction:
-        """The text or picture in the file at `path`; `name` is what the user calls it and is never used as a path."""
+        """The text or picture in the file at `path`. `name` is the user's name for it and is never used as a path."""
         ...
 
 
@@ -152,7 +152,7 @@ async def _end(process: Process) -> None:
 
 
 def _refuse_unopened(path: Path, limits: ExtractionLimits) -> Extraction | None:
-    """What needs no child: a file over the size limit, or something that is no file."""
+    """Failures that need no child: a file over the size limit, or not a regular file."""
     try:
         found = path.stat()
     except OSError:
@@ -168,7 +168,7 @@ def _refuse_unopened(path: Path, limits: ExtractionLimits) -> Extraction | None:
 
 
 async def _converse(process: Process, job: ExtractionJob) -> Extraction | None:
-    """Give the child its job and read its answer; None when it sent none that makes sense."""
+    """Send the child its job and read its answer; None if the answer is missing or invalid."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:

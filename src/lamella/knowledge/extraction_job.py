@@ -1,4 +1,4 @@
-"""What the server and the reading child say to each other: the job, its limits, and the ways a file can fail."""
+"""The protocol between the server and the reading child: the job, its limits, and the ways a file can fail."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ExtractionLimits:
-    """How much one file may cost. Sizes in bytes, `max_characters` in code points of the text that comes out.
+    """The limits of one file. Sizes in bytes; `max_characters` in code points of the extracted text.
 
-    `memory_bytes` is address space. The Office reader maps 0.3 GB before it reads anything, so less than 0.5 GB
-    fails on good files. `max_ratio` compares an archive with what it unpacks to, and only above `ratio_free_bytes`:
-    a small spreadsheet of equal rows is no bomb. A picture of more than `max_pixels` is not decoded; what is kept of
-    one is scaled down to `max_picture_edge` pixels (Anthropic takes no more once a window holds over 20 pictures) and
-    `max_picture_bytes` (as base64 under 5 MiB, the most that it takes).
+    `memory_bytes` is address space. The Office reader maps 0.3 GB before it reads anything, so less than 0.5 GB fails
+    on good files. `max_ratio` compares an archive with its unpacked size, only above `ratio_free_bytes`: a small
+    spreadsheet of equal rows is no bomb. A picture of more than `max_pixels` is not decoded. Pictures are scaled down
+    to `max_picture_edge` pixels (Anthropic's limit once a window has over 20 pictures) and `max_picture_bytes` (under 5
+    MiB as base64, its limit).
     """
 
     max_bytes: int = 50 * MEGABYTE
@@ -68,7 +68,7 @@ class ExtractionJob:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedDocument:
-    """The text a reader found, as it stands in the file. Pages are separated by a form feed when `pages` is set."""
+    """The extracted text, unchanged. Pages are separated by form feeds if `pages` is set."""
 
     text: str
     pages: int | None = None

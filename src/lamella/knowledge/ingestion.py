@@ -22,7 +22,7 @@ import anyio
 import msgspec
 import structlog
 
-from lamella.background import Again, Worker
+from lamella.background import Retry, Worker
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ProviderError
 from lamella.core.knowledge import CLEAR, INGEST, Document, DocumentState, DocumentText, NewPassage, Shelf
@@ -40,7 +40,7 @@ from lamella.storage.knowledge.store import KnowledgeStore
 WORKER_MODULE = "lamella.knowledge.passage_worker"
 
 SHORT = 50_000
-"""Characters of a text whose passages are made in this process: starting another one would take longer."""
+"""Passages of texts up to so many characters are made in this process, since starting another would take longer."""
 
 LONGEST_LINE = 16_000_000
 """Bytes of a batch of passages as JSON, at most."""
@@ -50,7 +50,7 @@ class PassageMaker(Protocol):
     """Makes the passages of documents."""
 
     def make(self, text: str, order: CutRequest) -> AsyncGenerator[Sequence[NewPassage], None]:
-        """The passages of a text in batches, behind those that the order skips; closing it ends the work."""
+        """The passages of a text in batches, without those that the order skips. Closing it ends the work."""
         ...
 
 
@@ -97,7 +97,7 @@ async def _start() -> Process:
 
 
 async def _feed(process: Process, text: str, order: CutRequest) -> None:
-    """Give the child its text; one that has ended takes no more, and its exit says so."""
+    """Send the child its text. If it has ended, its exit status has the reason."""
     assert process.stdin is not None
     with suppress(ConnectionError):
         process.stdin.write(msgspec.json.encode(order) + b"\n")
@@ -118,7 +118,7 @@ def _at_once(text: str, order: CutRequest, lexical: LexicalEmbedder) -> list[lis
 log = structlog.get_logger()
 
 EMBEDDED_AT_ONCE = 64
-"""Passages whose vectors are asked for together."""
+"""Passages embedded in one request."""
 
 CLEARED_AT_ONCE = 64
 """Passages that are removed in one transaction."""
@@ -127,12 +127,12 @@ RETRY_SECONDS = (15.0, 60.0, 300.0)
 """How long a document waits for an embeddings server that does not answer, attempt by attempt; then as the last."""
 
 Changed = Callable[[Shelf], Awaitable[None]]
-"""Is told that something else is found on a shelf."""
+"""Called when a shelf's searchable documents changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
-    """What a document is made ready with: its text, the passages of that, and their vectors."""
+class IngestionTools:
+    """The tools of ingestion: the reader, the passage maker and the embedder."""
 
     reader: DocumentReader
     embedder: Embedder
@@ -140,12 +140,14 @@ class Making:
 
 
 class Ingestion:
-    """Makes documents ready. `changed` is told of a shelf whenever what is found there has changed."""
+    """Reads, splits and indexes documents in the background. `changed` is called after a shelf's searchable documents
+    changed.
+    """
 
     def __init__(
         self,
         store: KnowledgeStore,
-        making: Making,
+        making: IngestionTools,
         uploads: FileStore,
         jobs: Jobs,
         clock: Clock,
@@ -160,12 +162,12 @@ class Ingestion:
         self._starting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Take up what an ended process left, files that projects hold already, and what another embedder made."""
+        """Start the jobs left by an ended process, and index projects' files and vectors of another embedder."""
         self._worker.start()
         self._starting = asyncio.create_task(self._take_up())
 
     async def close(self) -> None:
-        """Stop; what is not ready is taken up by the next start."""
+        """Stop. The next start continues."""
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)
@@ -188,18 +190,18 @@ class Ingestion:
             for caller, document_id in await self._store.unready_documents(self._making.embedder.space.model):
                 await self._worker.enqueue(caller, NewJob(INGEST, document_id, "it is not ready", self._clock.now()))
         except LamellaError as error:
-            log.error("what is to be indexed can't be read", error=error.message)
+            log.error("documents to index can't be read", error=error.message)
 
-    async def _clear(self, job: Job) -> Again | None:
-        """Remove what is left of a removed document, bit by bit, its bytes first."""
+    async def _clear(self, job: Job) -> Retry | None:
+        """Remove the data of a removed document in small steps, its bytes first."""
         if upload := await self._store.removed_upload(job.caller, job.subject):
             await self._uploads.remove(upload)
         while await self._store.clear_out(job.caller, job.subject, CLEARED_AT_ONCE) == CLEARED_AT_ONCE:
             pass
         return None
 
-    async def _ingest(self, job: Job) -> Again | None:
-        """Make a document ready, from wherever it is. One that was removed or replaced meanwhile is let go of."""
+    async def _ingest(self, job: Job) -> Retry | None:
+        """Make a document searchable, from any state. A document that was removed or replaced meanwhile is dropped."""
         try:
             document = await self._store.document_on_shelf(job.caller, job.subject)
         except NotFound:
@@ -239,15 +241,15 @@ class Ingestion:
             async for batch in batches:
                 if batch[0].start != end:  # what is stored was cut by another rule
                     await store.unstage(caller, id, version)
-                    raise LamellaError(f"The passages of “{document.name}” did not fit together; they are made anew.")
+                    raise LamellaError(f"The passages of “{document.name}” were inconsistent and are made again.")
                 if not await store.stage(caller, id, version, count, batch, model):
                     return None
                 count, end = count + len(batch), batch[-1].end
         facts = DocumentText(read.media_type, read.tokens, read.pages)
         return await store.publish(caller, id, version, facts, self._clock.now(), model)
 
-    async def _embed(self, job: Job, document: Document) -> Again | None:
-        """Make the vectors that are missing; waits as long as nobody makes them."""
+    async def _embed(self, job: Job, document: Document) -> Retry | None:
+        """Make the missing vectors; waits while the embedder is unavailable."""
         caller, store, model = job.caller, self._store, self._making.embedder.space.model
         left = await store.begin_embedding(caller, document.id, document.version, model)
         if left is None:
@@ -266,11 +268,11 @@ class Ingestion:
         await self.tell(document.shelf)
         return None
 
-    async def _waits(self, job: Job, document: Document, code: str, error: LamellaError) -> Again | None:
+    async def _waits(self, job: Job, document: Document, code: str, error: LamellaError) -> Retry | None:
         reason = f"{error.message} {error.hint or ''}".strip()
         if not await self._say(job.caller, document, DocumentState.EMBEDDING, code, reason):
             return None
-        return Again(reason, RETRY_SECONDS[min(job.attempts, len(RETRY_SECONDS)) - 1])
+        return Retry(reason, RETRY_SECONDS[min(job.attempts, len(RETRY_SECONDS)) - 1])
 
     async def _say(
         self,

@@ -1,4 +1,4 @@
-"""Tells what a file is by its content; its name decides only between kinds of text."""
+"""Determines a file's type by its content; its name only distinguishes kinds of text."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ _ANY_TAG = re.compile(r"<[a-zA-Z!/][^<>]{0,500}>")
 
 @dataclass(frozen=True, slots=True)
 class Sniffed:
-    """What a file is; `text` is its decoded content when it is a kind of text."""
+    """A file's type. `text` is the decoded content of a kind of text."""
 
     media_type: str
     text: str | None = None
@@ -133,7 +133,7 @@ def sniff(data: bytes, name: str) -> Sniffed:
 
 
 def refusal(media_type: str) -> UnreadableFile | None:
-    """Why a file of this type is not read, or None for the types that are."""
+    """Why a file of this type is not read; None if it is."""
     if media_type in (PLAIN, MARKDOWN, CSV, HTML, PDF, DOCX, XLSX, PPTX) or media_type in PICTURES:
         return None
     if media_type == ENCRYPTED_OFFICE:

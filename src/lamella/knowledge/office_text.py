@@ -31,10 +31,10 @@ _SPREAD = 4
 
 
 def close_row_gaps(data: bytes) -> bytes:
-    """The same .xlsx, but the rows of a widely scattered sheet numbered one after the other.
+    """The same .xlsx with the rows of a sparse sheet renumbered without gaps.
 
-    xberg lays a sheet out as a full table and skips one that is nearly empty: in a ledger with one forgotten cell in
-    the last row it finds nothing. The row numbers are not part of the text that comes out.
+    xberg lays a sheet out as a full table and skips one that is nearly empty: a ledger with one forgotten cell in the
+    last row has no text. Row numbers are not part of the text.
     """
     with ZipFile(BytesIO(data)) as archive:
         scattered = {
@@ -82,10 +82,10 @@ _BOMB = "The file unpacks to far more than its size, so it was not opened. Save 
 
 
 def check_archive(data: bytes, limits: ExtractionLimits) -> None:
-    """Raise `Unreadable` unless all members together stay within the limits and each is as large as it declares.
+    """Raise `Unreadable` unless all members together are within the limits and each has its declared size.
 
-    Readers size their buffers by what a member declares, or read until its data ends: both must be the same, small
-    number. Costs one unpacking without keeping it, about 0.3 GB/s.
+    Readers size their buffers by the declared size, or read until the data ends, so both must be equal and small. Costs
+    one decompression without storing it, about 0.3 GB/s.
     """
     try:
         with ZipFile(BytesIO(data)) as archive:
@@ -113,7 +113,7 @@ def _check_declarations(members: list[ZipInfo], packed: int, limits: ExtractionL
 
 
 def _unpacked_size(data: bytes, member: ZipInfo) -> int:
-    """What the member really unpacks to; stops soon after passing the declared size."""
+    """The real unpacked size of a member; stops soon after the declared size."""
     start = member.header_offset + _LOCAL_HEADER_SIZE
     if data[member.header_offset : member.header_offset + 4] != b"PK\x03\x04" or start > len(data):
         raise damaged()
@@ -178,7 +178,7 @@ def read_office(data: bytes, media_type: str, limits: ExtractionLimits) -> Extra
 
 
 def read_html(text: str, limits: ExtractionLimits) -> ExtractedDocument:
-    """What a reader of the page sees: no scripts, styles, hidden elements or pictures."""
+    """The visible text of a page: no scripts, styles, hidden elements or pictures."""
     result = _extract(text.encode("utf-8", "replace"), HTML, limits)
     title = _TITLE.search(text)
     content = _SCRIPT_LINK.sub(r"\1", result.content)
@@ -186,7 +186,7 @@ def read_html(text: str, limits: ExtractionLimits) -> ExtractedDocument:
 
 
 def _plain(markdown: str) -> str:
-    """xberg writes `\\<` for `<` whatever it is told; searching for the words of the file should find them."""
+    r"""xberg always writes `\<` for `<`; searches should find the words of the file."""
     return markdown.replace("\\<", "<")
 
 

@@ -16,11 +16,11 @@ from lamella.knowledge.passages import passages_of
 from lamella.search.lexical import LexicalEmbedder
 
 BATCH = 16
-"""Passages of one line: what the server stores in one transaction."""
+"""Passages of one batch, which the server stores in one transaction."""
 
 
 class CutRequest(msgspec.Struct, frozen=True):
-    """What to make passages of. `lexical`: with the vectors of the built-in embedder."""
+    """A text to split. `lexical`: include vectors of the built-in embedder."""
 
     name: str
     paged: bool

@@ -21,10 +21,11 @@ PASSAGE = 1_600
 """Characters of a passage, at most: about 400 tokens."""
 
 LEAST = 400
-"""Characters that a passage has before a heading, a page or a paragraph ends it; shorter sections stand together."""
+"""A passage has at least so many characters before a heading, page or paragraph ends it; shorter sections are combined.
+"""
 
 LONGEST_CHARACTER = 64
-"""Code points that are looked back over: what is longer is no character that anybody reads, and is cut anyway."""
+"""The most code points of one visible character; longer sequences are cut."""
 
 _CHARACTER = regex.compile(r"\X")
 
@@ -36,13 +37,13 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _PAGE = "\f"
 _BREAKS = ("\n\n", "\n", "。", "！", "？", ". ", "! ", "? ", "; ", ", ", " ")
-"""Where a block that is too long is cut, the best first."""
+"""Where a block that is too long is cut, best places first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Characters `start` to `end` of a text. `headings` are those that it stands under, the outermost first; `page` is
-    counted from 1 by form feeds.
+    """Characters `start` to `end` of a text. `headings` are those above it, outermost first; `page` counts from 1 by
+    form feeds.
     """
 
     start: int
@@ -53,7 +54,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A heading, a paragraph, a fenced code or the blank lines between, with where it stands."""
+    """A heading, a paragraph, a fenced code block, or blank lines, with its position."""
 
     start: int
     end: int
@@ -64,9 +65,9 @@ class _Block:
 
 
 def split(text: str, most: int = PASSAGE, least: int = LEAST) -> Iterator[Cut]:
-    """The passages of a text, of at most `most` characters each; none for a text without a letter or figure.
+    """The passages of a text, of at most `most` characters each; none for a text without a letter or digit.
 
-    What is blank belongs to the passage before it, and at the beginning to the first.
+    Blank lines belong to the passage before them, at the beginning to the first.
     """
     held: list[Cut] = []
     for cut in _packed(text, most, least):
@@ -87,7 +88,7 @@ def split(text: str, most: int = PASSAGE, least: int = LEAST) -> Iterator[Cut]:
 
 
 def _packed(text: str, most: int, least: int) -> Iterator[Cut]:
-    """Blocks put together while they fit. A heading goes with what stands under it."""
+    """Blocks combined while they fit. A heading stays with the text below it."""
     group: list[_Block] = []
     for block in _blocks(text):
         if group and _ends(group, block, most, least):
@@ -115,7 +116,7 @@ def _ends(group: list[_Block], block: _Block, most: int, least: int) -> bool:
 
 
 def _trailing_headings(group: list[_Block]) -> int:
-    """How many blocks of a group come before the headings that it ends with."""
+    """The number of blocks in a group before its trailing headings."""
     count = len(group)
     while count and group[count - 1].is_heading:
         count -= 1
@@ -123,7 +124,7 @@ def _trailing_headings(group: list[_Block]) -> int:
 
 
 def _cut(text: str, group: list[_Block], most: int, least: int) -> Iterator[Cut]:
-    """A group as one passage, or as several where it is too long."""
+    """A group as one passage, or as several if too long."""
     end, first, index = group[-1].end, group[0], 0
     start = first.start
     while start < end:
@@ -144,7 +145,7 @@ def _blocks(text: str) -> Iterator[_Block]:
 
 
 class _Reader:
-    """Reads a text line by line, and keeps the headings and the page that it stands under."""
+    """Reads a text line by line, and tracks headings and page."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -189,7 +190,7 @@ class _Reader:
         yield from self._said(line, at, end)
 
     def _said(self, line: str, at: int, end: int) -> Iterator[_Block]:
-        """A line that is not blank and stands in no code."""
+        """A line that is not blank and not in code."""
         if fence := _FENCE.match(line):
             yield from self._flush(at)
             self._fence, self._lines = fence[1], 1
@@ -213,7 +214,7 @@ class _Reader:
             self._path.append((level, title.strip()[:LONGEST_HEADING]))
 
     def _flush(self, end: int, *, is_heading: bool = False) -> Iterator[_Block]:
-        """What was read up to `end` is a block."""
+        """The text read up to `end` becomes a block."""
         if end > self._start:
             headings = tuple(name for _, name in self._path)
             yield _Block(self._start, end, headings, self._page, is_heading, self._begins_page)
@@ -225,16 +226,16 @@ _COUNTER = ApproximateCounter()
 
 
 def embedded_text(text: str, headings: tuple[str, ...]) -> str:
-    """What a passage's vector is made of: its headings, then its text."""
+    """The text of a passage's vector: its headings, then its text."""
     above = [heading for heading in headings if heading not in text]
     return "\n".join([*above, text])
 
 
 def passages_of(text: str, name: str, *, paged: bool, lexical: LexicalEmbedder | None) -> Iterator[NewPassage]:
-    """The passages of a text, one after the other.
+    """The passages of a text, in order.
 
-    A passage is also found by the words of its document's `name` and of the headings that it stands under. With
-    `lexical` it brings that embedder's vector.
+    A passage is also found by the words of its document's `name` and its headings. With `lexical` it has that
+    embedder's vector.
     """
     named = terms_of(name.rpartition(".")[0] or name)
     for cut in split(text):

@@ -16,22 +16,22 @@ LONGEST_QUERY = 2_000
 """Characters."""
 
 LONGEST_RUN = 3
-"""Passages that stand side by side and are shown as one, at most."""
+"""Maximum number of adjacent passages that are shown as one."""
 
 EMBEDDING_SECONDS = 10.0
-"""How long a search waits for the vector of its query; then words decide alone."""
+"""How long a search waits for its query's vector; then it goes by words only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Where a search looks: whole shelves, or only these documents of them."""
+    """The scope of a search: whole shelves, or only these of their documents."""
 
     shelves: tuple[Shelf, ...]
     documents: frozenset[str] | None = None
 
 
 class KnowledgeSearch:
-    """Searches for whoever has decided what may be searched."""
+    """Searches. The caller has checked what may be searched."""
 
     def __init__(self, store: KnowledgeStore, embedder: Embedder) -> None:
         self._store = store
@@ -43,9 +43,9 @@ class KnowledgeSearch:
         return self._embedder.space.model
 
     async def search(self, where: Searched, query: str, limit: int = 10) -> KnowledgeFound:
-        """What fits the query, the best first. Raises `InvalidRequest` for an empty one.
+        """The passages that fit the query, best first. Raises `InvalidRequest` for an empty query.
 
-        Where no vector of the query can be had, words decide alone and `without` says why.
+        If the query has no vector, words decide, and `without` has the reason.
         """
         words = query.strip()[:LONGEST_QUERY]
         if not words:
@@ -70,7 +70,7 @@ class KnowledgeSearch:
 
 
 def _neighbours(hits: Sequence[KnowledgeHit], limit: int) -> list[KnowledgeHit]:
-    """The best hits; those that stand side by side in a document are one, in the place of the better."""
+    """The best hits. Adjacent passages of a document are combined at the better one's place."""
     runs: list[list[KnowledgeHit]] = []
     for hit in hits:
         beside = next((run for run in runs if len(run) < LONGEST_RUN and _is_beside(run, hit)), None)

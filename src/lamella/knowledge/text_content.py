@@ -31,7 +31,9 @@ def has_controls(data: bytes) -> bool:
 
 
 def decode(data: bytes) -> str | None:
-    """The text of `data`, or None when it is none: UTF-8, UTF-16, what its head names, windows-1251 or -1252."""
+    """The text of `data`, or None if it is not text. Tries UTF-8, UTF-16, the encoding that it declares, windows-1251
+    and -1252.
+    """
     text = _decode_unicode(data)
     if text is not None:
         return None if _has_controls(text, tolerated=1 + len(text) // 200) else text
@@ -51,7 +53,7 @@ def normalise(text: str) -> str:
 
 
 def one_line(text: str | None, max_characters: int = 300) -> str | None:
-    """A title as one line, None when nothing is left."""
+    """A title as one line; None if nothing remains."""
     words = " ".join(normalise((text or "")[: 10 * max_characters]).split())
     return words[:max_characters] or None
 

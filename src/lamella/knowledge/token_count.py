@@ -22,7 +22,7 @@ def count_tokens(text: str) -> int:
 
 
 def _load_bindings() -> _Bindings:
-    """The native half of `bpe_openai` alone: its Python half unpacks all its vocabularies once more, in 0.4 s."""
+    """Only the native part of `bpe_openai`: its Python part unpacks all vocabularies again, in 0.4 s."""
     package = importlib.util.find_spec("bpe_openai")
     locations = package.submodule_search_locations if package else None
     spec = PathFinder.find_spec("_bindings", locations)

@@ -13,14 +13,14 @@ from lamella.core.deltas import Delta
 from lamella.core.errors import ProviderError
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import StopReason
-from lamella.core.models import AskedThinking, ModelFacts, Thinking, asked_thinking
+from lamella.core.models import ModelFacts, RequestedThinking, Thinking, asked_thinking
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.anthropic_wire import CLEAR_AT, blocks_of, body_of
 from lamella.llm.failures import in_stream, of_status, said_in, timed_out
 from lamella.llm.fields import ANTHROPIC_FIELD, anthropic_diagnosis, count_of, index_of, name_of, part, plain
 from lamella.llm.streaming import Exchange, Vendor, http_client, lost, plain_errors, streamed
-from lamella.llm.wiring import wire_segments
+from lamella.llm.wire_blocks import wire_segments
 
 PROVIDER = "Anthropic"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
@@ -42,7 +42,7 @@ _STOPS = {
 
 
 _READ = frozenset(("message_start", "content_block_start", "content_block_delta", "message_delta"))
-"""The events that tell something; of the others nothing is read."""
+"""The event types that are read; others are ignored."""
 
 
 def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> AnthropicModel:
@@ -83,7 +83,7 @@ class AnthropicModel:
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
         """See `ChatModel.salts`: these change the key of the messages.
 
-        A default that is spelt out is the same as none; what becomes of unbound thinking is not part of the prompt.
+        An explicit default equals none; the handling of unbound thinking is not part of the prompt.
         """
         changed: dict[str, Json] = {}
         if self.facts.thinking is not Thinking.NONE:
@@ -96,11 +96,11 @@ class AnthropicModel:
             changed["images"] = True
         return {"messages": encode_text(changed)} if changed else {}
 
-    def _asked(self, sampling: Sampling) -> AskedThinking:
+    def _asked(self, sampling: Sampling) -> RequestedThinking:
         return asked_thinking(self.facts, sampling.thinking_effort, sampling.max_output)
 
     def _thinking(self, sampling: Sampling) -> dict[str, Json]:
-        """What the request says of thinking: without an effort it is off where the model can be without."""
+        """The request's thinking parameters. Without an effort it is disabled, if the model allows that."""
         asked, drops = self._asked(sampling), sampling.drop_unbound_thinking
         adaptive: dict[str, Json] = {"type": "adaptive"} | (dict(DROP) if drops else {})
         if asked.budget:
@@ -158,7 +158,7 @@ VENDOR = Vendor(PROVIDER, "request-id", anthropic.AnthropicError, failure_of, _e
 
 
 def _betas(request: WireRequest) -> dict[str, str]:
-    """The beta header, where the request uses something that needs one."""
+    """The beta header, if the request uses a feature that needs one."""
     thinking = request.head.get("thinking")
     betas = []
     if isinstance(thinking, dict) and "block_binding" in thinking:
@@ -169,12 +169,12 @@ def _betas(request: WireRequest) -> dict[str, str]:
 
 
 def _compared_with(request: WireRequest) -> str | None:
-    """The answer that the provider is asked to compare the prompt with."""
+    """The earlier answer with which the provider compares the prompt."""
     return name_of(part(request.head, ANTHROPIC_FIELD).get("previous_message_id"))
 
 
 def _is_late_system(block: WireBlock) -> bool:
-    """Whether it is of a system message behind the first user message."""
+    """Whether the block belongs to a system message after the first user message."""
     return block.level == "messages" and block.role == "system"
 
 
@@ -187,7 +187,7 @@ def _error_said(data: str) -> tuple[str, str]:
 
 
 def _dropped(reported: object) -> Iterator[Delta]:
-    """What the provider says it left out (`input_transformations`); unknown kinds are passed over."""
+    """The thinking that the provider dropped (`input_transformations`); unknown kinds are ignored."""
     listed = reported.get("input_transformations") if isinstance(reported, dict) else None
     entries = listed if isinstance(listed, list) else []
     count = sum(isinstance(entry, dict) and entry.get("type") == "thinking_dropped" for entry in entries)
@@ -196,7 +196,7 @@ def _dropped(reported: object) -> Iterator[Delta]:
 
 
 def _explained(delta: Any) -> str:
-    """What the provider says of a refusal (`stop_details`), its category where it says no more."""
+    """The provider's explanation of a refusal (`stop_details`), or its category."""
     details = part(delta, "stop_details")
     said = details.get("explanation") or details.get("category")
     return plain(said) if isinstance(said, str) else ""
@@ -239,7 +239,7 @@ class _Events:
                 pass
 
     def _named(self, message: Any) -> Iterator[Delta]:
-        """The message's name, and why the cache was missed, if that was asked and is told."""
+        """The answer's id, and the cache diagnosis if it was requested."""
         name = name_of(message.get("id"))
         if name is not None:
             yield deltas.AnswerNamed(name)
@@ -275,7 +275,7 @@ class _Events:
                 pass
 
     def _report(self, reported: Any) -> Delta:
-        """Anthropic's `input_tokens` leaves out what was read from and written to the cache: put it back."""
+        """Anthropic's `input_tokens` excludes tokens read from and written to the cache: add them."""
         known = self._usage
         read = count_of(reported, "cache_read_input_tokens", known.cache_read)
         written = count_of(reported, "cache_creation_input_tokens", known.cache_write)

@@ -9,18 +9,18 @@ from typing import Any, assert_never
 from lamella.core.json import Json, JsonObject, decode_arguments, decode_object
 from lamella.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult
 from lamella.core.prompt import Level, Segment, WireBlock, WireRequest, Zone
-from lamella.llm.wiring import wire_call_id, wire_tool_name
+from lamella.llm.wire_blocks import wire_call_id, wire_tool_name
 
 LONGEST_CALL_ID = 64
 LONGEST_NAME = 128
 
 
 CLEAR_AT = "system_clear_at"
-"""In the head of a request: how long its system messages behind the first user message are shown."""
+"""In the head of a request: how long its system messages after the first user message are shown."""
 
 
 def body_of(request: WireRequest) -> dict[str, object]:
-    """The body of a request. Neighbours of one role become one message: the blocks stay what they are."""
+    """The body of a request. Adjacent messages of one role become one message with the same blocks."""
     head: dict[str, object] = dict(request.head)
     clear_at = head.pop(CLEAR_AT, None)
     marked = {marker.index: marker.ttl.value for marker in request.markers}

@@ -21,11 +21,11 @@ BATCH = 64
 """Texts of one request."""
 
 LONGEST = 8_000
-"""Characters of a text that are embedded: models take about 8,000 tokens, small ones cut by themselves."""
+"""Maximum characters of a text to embed. Models take about 8,000 tokens; small ones truncate by themselves."""
 
 
 class OpenAIEmbeddings:
-    """One model behind an endpoint. `timeout` is in seconds of silence; refused or failed requests are sent again."""
+    """One model at an endpoint. `timeout` is in seconds of silence. Failed requests are retried."""
 
     def __init__(self, *, base_url: str, model: str, key: str, timeout: float, retries: int) -> None:
         http = http_client(openai.DefaultAsyncHttpxClient, base_url, key, timeout)

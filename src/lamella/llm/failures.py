@@ -1,8 +1,8 @@
-"""A provider's refusal or failure as a member of our error tree, with what to do about it.
+"""Maps a provider's refusal or failure to our error tree, with a hint.
 
-`cause_of` says in plain words what broke a connection: the one place where errors of libraries become text for people.
-Every library wraps what happened in errors of its own, with texts for programmers. What they were raised from is a
-plain fact: a name that nobody has, a port where nobody listens, a certificate, bytes that make no sense.
+`cause_of` says in plain words what broke a connection. Libraries wrap the cause in errors of their own, with texts for
+programmers; this is the one place that unwraps them. Examples: no such host, nothing listens at the port, a bad
+certificate, an unreadable answer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LONGEST = 400
 """Characters of a provider's text that a message repeats: proxies answer with whole pages."""
 
 MALFORMED = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
-"""What reading an answer raises that is not as documented: the SDKs build their events without checking them."""
+"""Errors raised by an answer that is not as documented, because the SDKs do not validate events."""
 
 
 def of_status(provider: str, status: int, body: object, key_variable: str, retry_after: str | None) -> ProviderError:
@@ -91,16 +91,16 @@ def _of_status(provider: str, status: int, body: object, key_variable: str, retr
         case _ if _overflows(message):
             return _overflow(said, message)
         case _:
-            return ProviderRefusedRequest(said, hint="The request's map and raw body show what was sent.")
+            return ProviderRefusedRequest(said, hint="The request's map and its raw body show the details.")
 
 
 _PAGE = re.compile(r"\s*<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
 
 
 def said_in(body: object) -> tuple[str, str]:
-    """The name and the text that a provider gives an error in its body; "" for what is not there.
+    """The code and message of an error in a provider's body, "" for a missing one.
 
-    What a proxy wrote instead is repeated where it is plain text, and not where it is a web page.
+    The plain-text page of a proxy is quoted; an HTML page is not.
     """
     error = body.get("error") if isinstance(body, Mapping) else None
     match error if isinstance(error, Mapping) else body:
@@ -115,7 +115,7 @@ def said_in(body: object) -> tuple[str, str]:
 
 
 def _silent(body: object) -> str:
-    """What to say where a body says nothing."""
+    """The message for an empty body."""
     is_page = isinstance(body, str) and _PAGE.match(body)
     return " with a web page: something else answers there, such as a proxy." if is_page else " and did not say why."
 
@@ -134,10 +134,10 @@ def _overflow(said: str, message: str) -> ProviderContextOverflow:
 
 
 def figures_of(message: str) -> tuple[int | None, int | None]:
-    """The tokens that a provider counted in a prompt that it refused, and those that it takes; None: it does not say.
+    """The token count and the limit in a refusal of a prompt; None if it does not give them.
 
-    `prompt is too long: 210342 tokens > 200000 maximum` gives (210342, 200000). Room that is kept for the answer is
-    taken off: `exceed context limit: 188240 + 21333 > 200000` gives (188240, 178667).
+    `prompt is too long: 210342 tokens > 200000 maximum` gives (210342, 200000). Room for the answer is subtracted:
+    `exceed context limit: 188240 + 21333 > 200000` gives (188240, 178667).
     """
     found = [int(number.replace(",", "")) for number in _TOKENS.findall(message)]
     match [number for number in found if number >= _LEAST_FIGURE]:
@@ -154,7 +154,7 @@ def figures_of(message: str) -> tuple[int | None, int | None]:
 
 
 def _short(text: str) -> str:
-    """A text in one line, cut where it gets long."""
+    """A text in one line, cut if long."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else line[:_LONGEST] + "…"
 
@@ -209,14 +209,14 @@ def cause_of(error: BaseException, *, began: bool) -> str:
     if known:
         return known
     if isinstance(error, _UNREADABLE):
-        return "what it sent can't be read"
+        return "its answer can't be read"
     return (
         "the connection ended before the answer was whole" if began else "the connection ended without a valid answer"
     )
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and what it was raised from, also where the library hides that."""
+    """An error and its causes, including those that the library hides."""
     found: BaseException | None = error
     for _ in range(_DEEPEST):
         if found is None:
@@ -239,7 +239,7 @@ def _cause(error: BaseException) -> str:
         case OSError(errno=number) if number in _NO_ROUTE:
             return "there is no route to this address"
         case zlib.error():
-            return "what it sent can't be unpacked"
+            return "its answer can't be decompressed"
         case _:
             status = getattr(getattr(error, "response", None), "status_code", None)
             return f"it answered {status}" if isinstance(status, int) else ""

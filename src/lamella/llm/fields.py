@@ -1,6 +1,6 @@
-"""Fields of a provider's answer, checked: the SDKs build their objects from whatever JSON came.
+"""Validates fields of a provider's answer, because the SDKs build objects from any JSON.
 
-So is what a provider says of a cache that was missed (`anthropic_diagnosis`, `openai_diagnosis`).
+Also reads cache diagnoses (`anthropic_diagnosis`, `openai_diagnosis`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from lamella.core.caching import CacheVerdict, Diagnosis
 
 
 def plain(text: str) -> str:
-    """`text` itself, with U+FFFD for half a surrogate pair, which JSON allows and nobody could store or send.
+    """`text` with U+FFFD for unpaired surrogates, which JSON allows but nothing can store or send.
 
-    Raises `TypeError` for what is no text.
+    Raises `TypeError` if it is not a string.
     """
     if not isinstance(text, str):
         raise TypeError(f"a text was expected, not {text!r}")
@@ -28,25 +28,25 @@ _LONGEST_NAME = 256
 
 
 def name_of(value: object) -> str | None:
-    """A provider's name of something that is kept and sent back; None for what can't be one: it is no loss."""
+    """A provider's id, to be stored and sent back; None if it is not usable."""
     fits = isinstance(value, str) and value.isascii() and value.isprintable() and 0 < len(value) <= _LONGEST_NAME
     return str(value) if fits else None
 
 
 def word(value: object) -> str:
-    """A word of a provider as it is kept and shown; "" for what is none."""
+    """A provider's code, to be stored and shown; "" if it is not a string."""
     return name_of(value) or ""
 
 
 def index_of(value: int) -> int:
-    """The number of a block. Raises `TypeError` for what is none."""
+    """The number of a block. Raises `TypeError` if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise TypeError(f"the number of a block was expected, not {value!r}")
     return value
 
 
 def counter(reported: object, name: str, known: int = 0) -> int:
-    """A counter of the usage, or what is known of it already: servers leave some out, and an answer outweighs them."""
+    """A counter of the usage, or its known value: servers omit some, and the answer matters more."""
     return _count(getattr(reported, name, None), known)
 
 
@@ -56,7 +56,7 @@ def count_of(reported: Mapping[str, object], name: str, known: int = 0) -> int:
 
 
 def part(whole: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """An object in a JSON object; an empty one where there is none."""
+    """An object inside a JSON object; empty if missing."""
     found = whole.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -77,7 +77,7 @@ _VERDICTS = {
 
 
 def anthropic_diagnosis(told: object, against: str) -> Diagnosis | None:
-    """Of the field `diagnostics`, whose null says that nothing diverged. None for what can't be read."""
+    """Reads the field `diagnostics`; null means no difference. Returns None if unreadable."""
     if told is None:
         return Diagnosis(against, CacheVerdict.SAME)
     if not isinstance(told, dict) or "cache_miss_reason" not in told:
@@ -91,7 +91,7 @@ def anthropic_diagnosis(told: object, against: str) -> Diagnosis | None:
 
 
 def openai_diagnosis(told: object, against: str) -> Diagnosis | None:
-    """Of the field `prompt_cache_diagnostics`. None for what can't be read, or is not there."""
+    """Reads the field `prompt_cache_diagnostics`. Returns None if missing or unreadable."""
     type = word(getattr(told, "type", None))
     if type != "cache_miss":
         return _diagnosis(type, None, against) if type in _VERDICTS else None
@@ -99,7 +99,7 @@ def openai_diagnosis(told: object, against: str) -> Diagnosis | None:
 
 
 def _diagnosis(said: str, missed: object, against: str) -> Diagnosis | None:
-    """A word for what changed is kept as it is: vendors add some."""
+    """Unknown codes are kept as they are, since vendors add some."""
     if not said:
         return None
     verdict = _VERDICTS.get(said, CacheVerdict.CHANGED)

@@ -1,6 +1,6 @@
-"""The model table: `models.json` as `ModelFacts`, with cautious facts for names that it does not have.
+"""The model table: `models.json` as `ModelFacts`, with cautious facts for unknown names.
 
-A deployment's own file goes before it: rows in the same form, of which only what differs need be said.
+A deployment's own file extends it: rows in the same form, which may contain only what differs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Facts(msgspec.Struct, forbid_unknown_fields=True):
     """A wire that an installed package adds; None: as its provider speaks."""
 
     def facts(self, rules: Mapping[str, ImageRule], *, known: bool) -> ModelFacts:
-        """Raises `ValueError` that says what can't be."""
+        """Raises `ValueError` for an invalid row, with the reason."""
         self._check(rules)
         return ModelFacts(
             name=self.name,
@@ -100,7 +100,7 @@ class _Table(msgspec.Struct):
     version: str
     source: str
     inferred: dict[str, str]
-    """What the vendors do not say, by field: how the table came to its value."""
+    """Facts that vendors do not publish, by field: how the value was inferred."""
     image_rules: dict[str, ImageRule]
     models: list[_Row]
     unknown: dict[str, _Row]
@@ -125,7 +125,7 @@ class ModelTable:
         return cls.read(None)
 
     def with_rows(self, rows: Sequence[Mapping[str, object]], where: str) -> ModelTable:
-        """The table with these rows before its own; `where` they stand is said of one that can't be.
+        """The table with these rows before its own. `where` is named in errors.
 
         Raises `ConfigurationError`.
         """
@@ -140,8 +140,8 @@ class ModelTable:
     def read(cls, own: Path | None) -> ModelTable:
         """The shipped table, with the rows of `own` before it. Raises `ConfigurationError` that names the row.
 
-        A row of a name that is shipped changes what it says; of another name it goes on from the cautious facts of its
-        provider. `price` may be said in part.
+        A row with a shipped name changes that row. A new name starts from the cautious facts of its provider. `price`
+        may be partial.
         """
         table = _shipped()
         rules = table.image_rules
@@ -180,9 +180,9 @@ class ModelTable:
 
 
 def facts(name: str) -> ModelFacts:
-    """The facts of a model by the shipped table: its window, prices and cache rules.
+    """The facts of a model in the shipped table: window, prices and cache rules.
 
-    A dated name has those of the name it begins with. Raises `InvalidRequest` for a name that the table does not have.
+    A dated name has the facts of the name that it begins with. Raises `InvalidRequest` for an unknown name.
     """
     table = ModelTable.shipped()
     known = [known for known in table.names() if name == known or name.startswith(f"{known}-")]
@@ -229,7 +229,7 @@ def _own_facts(path: str, number: int, row: _Row, shipped: Mapping[str, _Row], t
 
 
 def _over(base: _Row, row: _Row) -> _Row:
-    """`row` over `base`; a price that is said in part keeps the rest. Other markers have lives of their own."""
+    """`row` over `base`. A partial price keeps the rest. Other markers have their own lifetimes."""
     made = {**base, **row}
     old, new = base.get("price"), row.get("price")
     if isinstance(old, dict) and isinstance(new, dict):

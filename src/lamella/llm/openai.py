@@ -1,6 +1,6 @@
-"""The OpenAI Chat Completions adapter, on the official SDK; also for every server that speaks this protocol.
+"""The adapter of OpenAI Chat Completions, on the official SDK; also for compatible servers.
 
-The SDK's client, and what its errors mean, are shared with the adapter of the Responses API.
+The adapter of the Responses API shares the SDK's client and the meaning of its errors.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from lamella.llm.failures import in_stream, of_status, said_in, timed_out
 from lamella.llm.fields import counter, index_of, plain
 from lamella.llm.openai_wire import blocks_of, body_of
 from lamella.llm.streaming import Vendor, http_client, lost, streamed
-from lamella.llm.wiring import wire_segments
+from lamella.llm.wire_blocks import wire_segments
 
 PROVIDER = "OpenAI"
 KEY_VARIABLE = "OPENAI_API_KEY"
 FILTERED = "the provider's content filter stopped it"
-"""What there is to say of a refusal that comes without a text."""
+"""The explanation of a refusal without a text."""
 
 
 def client_of(base_url: str, key: str, timeout: float, retries: int) -> openai.AsyncOpenAI:
@@ -79,7 +79,7 @@ def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retri
 
 
 class OpenAIModel:
-    """One model behind a Chat Completions endpoint. Reasoning is not sent back: the protocol has no place for it."""
+    """One model at a Chat Completions endpoint. Reasoning is not sent back: the protocol has no field for it."""
 
     def __init__(self, facts: ModelFacts, client: openai.AsyncOpenAI) -> None:
         self.facts = replace(facts, protocol=WireProtocol.CHAT)
@@ -135,20 +135,20 @@ class OpenAIModel:
 
 
 class _Chunks:
-    """The provider's chunks as deltas. A block ends where another kind begins: thinking, text and thinking again are
-    three, in the order in which they came.
+    """The provider's chunks as deltas. A block ends when another kind begins: thinking, text, thinking are three
+    blocks.
 
-    Look-alikes of OpenAI leave out most fields; a chunk that can't be read raises one of `MALFORMED`.
+    Compatible servers omit many fields; an unreadable chunk raises one of `MALFORMED`.
     """
 
     def __init__(self) -> None:
         self.ended = False
         self._refused = False
         self._calls: dict[int, int] = {}
-        """The blocks of the calls, by the numbers that the provider gives them: their pieces may come in turn."""
+        """The blocks of calls by the provider's index; their parts may be interleaved."""
         self._blocks = 0
         self._kind = ""
-        """What the last block is of."""
+        """The kind of the last block."""
 
     def of(self, chunk: ChatCompletionChunk) -> Iterator[Delta]:
         for choice in (chunk.choices or ())[:1]:
@@ -189,7 +189,7 @@ class _Chunks:
             yield deltas.ToolArgsDelta(self._calls[number], plain(call.function.arguments))
 
     def _block(self, kind: str) -> int:
-        """The number of the block that goes on, or of a new one."""
+        """The number of the current block, or of a new one."""
         if kind != self._kind:
             self._kind, self._blocks = kind, self._blocks + 1
         return self._blocks - 1

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lamella.core.json import Json, JsonObject, decode_object
 from lamella.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult
 from lamella.core.prompt import Level, PromptMessage, Segment, WireBlock, WireRequest, Zone
-from lamella.llm.wiring import wire_call_id, wire_tool_name
+from lamella.llm.wire_blocks import wire_call_id, wire_tool_name
 
 LONGEST_CALL_ID = 40
 LONGEST_NAME = 64
@@ -30,7 +30,7 @@ def body_of(request: WireRequest) -> dict[str, object]:
 
 
 def _with_breakpoint(message: JsonObject) -> JsonObject:
-    """A message whose text ends a reusable prefix (breakpoints stand on content parts)."""
+    """A message whose text ends a reusable prefix. Breakpoints are set on content parts."""
     content = message["content"]
     parts: list[Json] = content if isinstance(content, list) else [{"type": "text", "text": content}]
     *before, last = parts

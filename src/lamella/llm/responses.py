@@ -20,10 +20,10 @@ from lamella.llm.fields import OPENAI_FIELD, counter, index_of, name_of, openai_
 from lamella.llm.openai import FILTERED, PROVIDER, VENDOR, client_of, effort_salts
 from lamella.llm.responses_wire import BETWEEN_SUMMARIES, ReasoningSeal, blocks_of, body_of
 from lamella.llm.streaming import Exchange, plain_errors, streamed
-from lamella.llm.wiring import wire_segments
+from lamella.llm.wire_blocks import wire_segments
 
 COUNTED = ("model", "input", "tools", "tool_choice", "reasoning")
-"""What of a body the counting endpoint takes."""
+"""Fields of a body that the counting endpoint accepts."""
 
 
 def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> ResponsesModel:
@@ -32,10 +32,10 @@ def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retri
 
 
 class ResponsesModel:
-    """One model behind a Responses endpoint.
+    """One model at a Responses endpoint.
 
-    Requests say `store: false`, so that the vendor keeps nothing; reasoning comes encrypted and goes back with the
-    steps that it belongs to.
+    Requests have `store: false`, so the vendor keeps nothing. Reasoning comes encrypted and is sent back with its
+    steps.
     """
 
     def __init__(self, facts: ModelFacts, client: openai.AsyncOpenAI) -> None:
@@ -68,7 +68,7 @@ class ResponsesModel:
         return effort_salts(self.facts, self._effort(sampling).get("effort"))
 
     def _comparison(self, sampling: Sampling) -> dict[str, Json]:
-        """The answer that the provider is asked to compare the prompt with."""
+        """The earlier answer with which the provider compares the prompt."""
         asks = self.facts.diagnoses and sampling.compared_with is not None
         return {OPENAI_FIELD: sampling.compared_with} if asks else {}
 
@@ -107,10 +107,10 @@ def _compared_with(request: WireRequest) -> str | None:
 
 
 class _Events:
-    """The provider's stream events as deltas; an item of the output is a block.
+    """The provider's stream events as deltas; an output item is a block.
 
-    Types that do not exist yet are passed over; an event that can't be read raises one of `MALFORMED`, one that tells
-    of a failure a `ProviderError`. Servers that send an item only whole, at its end, are heard too.
+    Unknown types are ignored. An unreadable event raises one of `MALFORMED`, a reported failure a `ProviderError`.
+    Items that a server sends only whole are read too.
     """
 
     def __init__(self, compared_with: str | None = None) -> None:
@@ -172,7 +172,7 @@ class _Events:
             yield deltas.ToolArgsDelta(block, plain(json))
 
     def _done(self, block: int, item: Any) -> Iterator[Delta]:
-        """What had not come in pieces, and the encrypted reasoning, which is whole only now."""
+        """The rest of an item that did not stream, and its encrypted reasoning, which is complete only now."""
         match item.type:
             case "function_call":
                 yield from self._opened(block, item)

@@ -10,37 +10,38 @@ import msgspec
 from lamella.core.json import Json, JsonObject, decode_object
 from lamella.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult
 from lamella.core.prompt import Level, PromptMessage, Segment, WireBlock, WireRequest, Zone
-from lamella.llm.wiring import wire_call_id, wire_tool_name
+from lamella.llm.wire_blocks import wire_call_id, wire_tool_name
 
 LONGEST_CALL_ID = 64
 LONGEST_NAME = 64
 BETWEEN_SUMMARIES = "\n\n"
-"""What stands between the parts of a reasoning summary where they are shown as one text."""
+"""Separates the parts of a reasoning summary when they are shown as one text."""
 
 
 class ReasoningSeal(msgspec.Struct, frozen=True):
-    """What a reasoning item has beside its words and its encrypted content; kept as the signature of a `Reasoning`.
+    """The parts of a reasoning item besides its text, with its encrypted content; stored as the signature of a
+    `Reasoning`.
 
-    `parts` are the lengths of its summary's parts in characters: the item has to come back as it was.
+    `parts` are the lengths of the summary's parts in characters, because the item must be sent back unchanged.
     """
 
     id: str
     parts: tuple[int, ...] = ()
 
     def text(self) -> str:
-        """The seal as it is kept."""
+        """The seal as stored text."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def read(cls, text: str) -> ReasoningSeal | None:
-        """The seal of a text; None for what another protocol put there."""
+        """The seal of a stored text; None for the seal of another protocol."""
         try:
             return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError:
             return None
 
     def split(self, text: str) -> tuple[str, ...]:
-        """The parts of a summary; one that is not as long as its parts say is one part."""
+        """The parts of a summary; one part if the lengths do not match."""
         found = []
         start = 0
         for length in self.parts:
@@ -67,7 +68,7 @@ def body_of(request: WireRequest) -> dict[str, object]:
 
 
 def _with_breakpoint(item: JsonObject) -> JsonObject:
-    """An item whose last part ends a reusable prefix (breakpoints stand on content parts)."""
+    """An item whose last part ends a reusable prefix. Breakpoints are set on content parts."""
     field = "output" if item["type"] == "function_call_output" else "content"
     content = item[field]
     parts: list[Json] = content if isinstance(content, list) else [{"type": "input_text", "text": content}]
@@ -131,7 +132,7 @@ def _output(part: ToolResult) -> JsonObject:
 
 
 def _answer(message: PromptMessage) -> Iterator[JsonObject]:
-    """The items of an answer, as they came. Newer models are told again whether a text was said on the way."""
+    """The items of an answer in order. For newer models each text is marked as intermediate or final."""
     phase = "commentary" if any(isinstance(part, ToolCall) for part in message.parts) else "final_answer"
     for part in message.parts:
         match part:
@@ -154,7 +155,7 @@ def _answer(message: PromptMessage) -> Iterator[JsonObject]:
 
 
 def _reasoning(part: Reasoning) -> JsonObject | None:
-    """The item that a model's reasoning came as; None where another protocol brought it."""
+    """The item of a model's reasoning. Returns None for reasoning of another protocol."""
     seal = ReasoningSeal.read(part.signature) if part.signature is not None else None
     if seal is None or part.redacted is None:
         return None

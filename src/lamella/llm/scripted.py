@@ -19,7 +19,7 @@ from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wire
 from lamella.core.tokens import Usage
 from lamella.llm.anthropic_wire import blocks_of, body_of
 from lamella.llm.fields import ANTHROPIC_FIELD
-from lamella.llm.wiring import wire_segments
+from lamella.llm.wire_blocks import wire_segments
 
 FACTS = ModelFacts(
     name="scripted",
@@ -35,52 +35,52 @@ FACTS = ModelFacts(
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """So many seconds of silence."""
+    """A pause of so many seconds."""
 
     seconds: float
 
 
 class Gate:
-    """Silence until somebody opens it; `reached` tells when the model has come to it."""
+    """A pause until a test opens the gate; `reached` is set when the model arrives."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
         self.opened = asyncio.Event()
 
     async def passed(self) -> None:
-        """Come back when it is open."""
+        """Wait until it is open."""
         self.reached.set()
         await self.opened.wait()
 
 
-Happening = Delta | Wait | Gate | LamellaError
+ReplayEvent = Delta | Wait | Gate | LamellaError
 """What a step of a script is made of; an error is raised in its place."""
 
 
-def saying(*pieces: str, usage: Usage | None = None) -> list[Happening]:
+def saying(*pieces: str, usage: Usage | None = None) -> list[ReplayEvent]:
     """An answer in these pieces, billed and closed."""
     texts = [deltas.TextDelta(0, piece) for piece in pieces]
     return [*texts, deltas.UsageReported(usage or Usage(input=100, output=10)), deltas.Closed(StopReason.END_TURN)]
 
 
-def calling(*calls: ToolCall, text: str = "", usage: Usage | None = None) -> list[Happening]:
+def calling(*calls: ToolCall, text: str = "", usage: Usage | None = None) -> list[ReplayEvent]:
     """Some words, then calls of tools."""
-    made: list[Happening] = [deltas.TextDelta(0, text)] if text else []
+    made: list[ReplayEvent] = [deltas.TextDelta(0, text)] if text else []
     for block, call in enumerate(calls, start=1):
         made += [deltas.ToolCallOpened(block, call.id, call.name), deltas.ToolArgsDelta(block, call.arguments)]
     return [*made, deltas.UsageReported(usage or Usage(input=100, output=10)), deltas.Closed(StopReason.TOOL_CALLS)]
 
 
 class ScriptedModel:
-    """A `ChatModel` that plays one step of its script for each request, on Anthropic's wire and without a network.
+    """A `ChatModel` that plays one step of its script for each request, on Anthropic's wire, without a network.
 
-    `requests` are those it was sent; `left` counts the streams that were closed before their end. `counting` is its
-    counting endpoint, and `counted` the requests that this was asked about; without one every count is refused.
+    `requests` are those that it received; `left` counts streams closed early. `counting` is its counting endpoint,
+    `counted` the requests that it counted; without one every count is refused.
     """
 
     def __init__(
         self,
-        steps: Iterable[Sequence[Happening]] = (),
+        steps: Iterable[Sequence[ReplayEvent]] = (),
         facts: ModelFacts = FACTS,
         clock: Clock | None = None,
         counting: Callable[[WireRequest], int] | None = None,
@@ -90,14 +90,14 @@ class ScriptedModel:
         self.counted: list[WireRequest] = []
         self.left = 0
         self._counting = counting
-        self._steps: list[Sequence[Happening] | Callable[[WireRequest], Sequence[Happening]]] = list(steps)
+        self._steps: list[Sequence[ReplayEvent] | Callable[[WireRequest], Sequence[ReplayEvent]]] = list(steps)
         self._clock = clock or SystemClock()
 
-    def then(self, *steps: Sequence[Happening]) -> None:
+    def then(self, *steps: Sequence[ReplayEvent]) -> None:
         """Add to the script."""
         self._steps += steps
 
-    def then_from(self, answer: Callable[[WireRequest], Sequence[Happening]]) -> None:
+    def then_from(self, answer: Callable[[WireRequest], Sequence[ReplayEvent]]) -> None:
         """Add a step that is made of the request that it answers."""
         self._steps.append(answer)
 
@@ -123,9 +123,9 @@ class ScriptedModel:
         return body_of(request)
 
     async def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
-        """See `ChatModel.stream`. The provider has begun to answer when the first delta comes.
+        """See `ChatModel.stream`. The provider began to answer when the first delta comes.
 
-        As with a socket, others get their turn between two deltas.
+        As with a socket, other tasks run between two deltas.
         """
         self.requests.append(request)
         steps = self._next(request)
@@ -152,7 +152,7 @@ class ScriptedModel:
         finally:
             self.left += not ended
 
-    def _next(self, request: WireRequest) -> Iterator[Happening]:
+    def _next(self, request: WireRequest) -> Iterator[ReplayEvent]:
         if not self._steps:
             raise ProviderRefusedRequest("The script has no step for this request.")
         step = self._steps.pop(0)
@@ -179,13 +179,13 @@ class ScriptedModels:
         self.default = models[0].facts.name
 
     def model(self, name: str) -> ScriptedModel:
-        """The model of this name; raises `InvalidRequest` when there is none."""
+        """The model of this name. Raises `InvalidRequest` if there is none."""
         if name not in self._models:
             raise InvalidRequest(f"No configured provider serves the model “{name}”.", param="model")
         return self._models[name]
 
     def facts(self, name: str) -> ModelFacts:
-        """What is known of a model."""
+        """The facts of a model."""
         return self.model(name).facts
 
     def names(self) -> tuple[str, ...]:

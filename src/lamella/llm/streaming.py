@@ -1,6 +1,6 @@
-"""How every adapter streams: the SDK's response opened, its events read as deltas, its errors told as ours.
+"""Streaming for all adapters: opens the SDK's response, reads events as deltas, converts errors.
 
-The HTTP client is direct to this machine's own servers, and speaks with no key but the given one.
+The HTTP client ignores proxies for this machine's own servers, and uses only the given key.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Vendor:
     error: type[Exception]
     failure: Failure
     events: Callable[[Any], AsyncIterator[Any]] | None = None
-    """Reads the events of a response; None: the SDK's objects of them."""
+    """Reads the events of a response; None uses the SDK's objects."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Exchange:
 
 @contextmanager
 def plain_errors(vendor: Vendor, base_url: str, exchange: Exchange) -> Iterator[None]:
-    """The one border where what an SDK or its HTTP client raises becomes a `ProviderError`, whatever it was."""
+    """Converts everything that an SDK or its HTTP client raises to a `ProviderError`."""
     try:
         yield
     except vendor.error as error:
@@ -91,7 +91,7 @@ async def streamed(
                     yield delta
     if not reader.ended:
         ended = "the stream ended before the message did"
-        raise broken(vendor.name, ended if exchange.heard else "what it sent is no answer of a model")
+        raise broken(vendor.name, ended if exchange.heard else "it did not send a model's answer")
 
 
 CONNECTIONS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
@@ -100,9 +100,9 @@ CONNECTIONS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
 def http_client(
     usual: Callable[..., httpx2.AsyncClient], base_url: str, key: str, timeout: float
 ) -> httpx2.AsyncClient:
-    """A client for one provider; `usual` makes the SDK's own. `timeout` is in seconds of silence.
+    """A client for one provider; `usual` makes the SDK's default client. `timeout` is in seconds of silence.
 
-    This machine's own servers are spoken to directly, whatever proxy the environment names.
+    Servers on this machine are connected directly, even if the environment names a proxy.
     """
     hooks = {"request": [_speak_as(base_url, key)]}
     if _is_this_machine(base_url):
@@ -116,10 +116,10 @@ def _is_this_machine(url: str) -> bool:
 
 
 def _speak_as(base_url: str, key: str) -> Callable[[httpx2.Request], Awaitable[None]]:
-    """Puts the key on every request to the provider, and nobody else's.
+    """Sets the key on every request to the provider, and only to it.
 
-    The SDKs let `ANTHROPIC_CUSTOM_HEADERS` and `OPENAI_CUSTOM_HEADERS` of the environment replace it in silence. A
-    redirect to another place gets nothing: there the client has taken the key off.
+    The SDKs let `ANTHROPIC_CUSTOM_HEADERS` and `OPENAI_CUSTOM_HEADERS` replace it silently. A redirect to another host
+    gets no key: the client has removed it.
     """
     host = httpx2.URL(base_url).netloc
 

@@ -1,8 +1,8 @@
-"""What a connection may ask of the server before anybody is known: bytes, time, and a place among the others.
+"""Limits on connections before authentication: bytes, time, and number.
 
-uvicorn with httptools reads a head of any length for any time from any number of connections. Here a head ends within
-limits, and where no place is left the connection that has kept the server waiting longest gives up its own: strangers
-who say nothing can't keep out those who speak.
+uvicorn with httptools reads heads of any length, for any time, from any number of connections. Here a head has limits.
+If all places are taken, the connection that has kept the server waiting longest is closed, so silent clients can't lock
+out others.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from lamella.core.errors import InvalidRequest, LamellaError, PayloadTooLarge, T
 from lamella.server.failures import error_answer
 
 MAX_HEAD_BYTES = 64_000
-"""Of a request's line and headers together; also of what stands between two pieces of a chunked body, and behind it."""
+"""Maximum bytes of a request's line and headers, and of the data between and after the chunks of a body."""
 MAX_HEADERS = 100
 MAX_URL_BYTES = 16_000
 LINGER_SECONDS = 1.0
-"""How long what a refused client still sends is read and thrown away: closing at once could lose it the reason."""
+"""How long the rest of a refused request is read and discarded: closing at once could lose the error message."""
 
 
 _LONG_HEAD = PayloadTooLarge(f"The headers are longer than {MAX_HEAD_BYTES // 1000} kB.")
@@ -43,7 +43,7 @@ DEFAULT = Limits()
 
 
 class Connections:
-    """The connections of a server, and which of them wait for their client, the one that waits longest first."""
+    """The connections of a server, and those that wait for their client, longest first."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -51,7 +51,7 @@ class Connections:
         self._waiting: dict[BoundedProtocol, None] = {}
 
     def admit(self, connection: BoundedProtocol) -> bool:
-        """Whether a new connection gets a place; one that waits for its client may lose its own."""
+        """Whether a new connection gets a place. The longest waiting connection may be closed for it."""
         address = connection.address
         if self._addresses[address] >= self.limits.per_address:
             longest = next((other for other in self._waiting if other.address == address), None)
@@ -67,7 +67,7 @@ class Connections:
         return longest is not None
 
     def leave(self, connection: BoundedProtocol) -> None:
-        """A connection is gone; asked twice, it is gone once."""
+        """A connection was closed. Calling it again has no effect."""
         self._waiting.pop(connection, None)
         self._addresses[connection.address] -= 1
         if self._addresses[connection.address] <= 0:
@@ -83,7 +83,7 @@ class Connections:
         return connection in self._waiting
 
     def heard(self, connection: BoundedProtocol) -> None:
-        """The client has said all of its request."""
+        """The client has sent its whole request."""
         self._waiting.pop(connection, None)
 
 
@@ -98,7 +98,7 @@ class _Refused(Exception):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's connection, which answers 408, 414 or 431 and closes where a request's head goes beyond a limit."""
+    """uvicorn's connection, which answers 408, 414 or 431 and closes if a request's head exceeds a limit."""
 
     def __init__(self, among: Connections, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -227,7 +227,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(InvalidRequest("This is not a request of HTTP/1.1."), 400)
 
     def _refuse(self, error: LamellaError, status: int) -> None:
-        """Say why, where that can be no part of another answer, and close when the client has had time to read it."""
+        """Send the error if no other answer has begun, and close after the client had time to read it."""
         self._is_refused = True
         cycle = self.cycle
         is_answering = cycle is not None and not cycle.response_complete

@@ -1,4 +1,4 @@
-"""What the objects of the API have in common: how they are made from records, lists, and the parts of bodies."""
+"""Shared parts of API objects: construction from records, lists, and field types of bodies."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 """A moment in ISO 8601 with its offset."""
 
 AnyObject = Mapping[str, Any]
-"""An object whose fields depend on what it is about."""
+"""An object whose fields depend on its subject."""
 
 
 class Object(msgspec.Struct, kw_only=True):
-    """What clients are given as a JSON object: its fields in this order. One that is UNSET is left out."""
+    """A JSON object of the API, with its fields in this order. UNSET fields are left out."""
 
     @classmethod
     def of(cls, record: object, **given: Any) -> Self:
-        """Each field from `given`, else from the attribute of the record that has its name; moments in ISO 8601.
+        """Each field from `given`, else from the record's attribute of the same name. Moments become ISO 8601.
 
-        `ModelObject.of(facts, id="claude-sonnet-5")` takes `provider`, `window` and all else from `facts`.
+        `ModelObject.of(facts, id="claude-sonnet-5")` takes `provider`, `window` and the rest from `facts`.
         """
         kind: Any = type(record)
         names, values, moments = _shared(cls, kind, frozenset(getattr(record, "__dict__", ())))
@@ -52,9 +52,9 @@ class Object(msgspec.Struct, kw_only=True):
 def _shared(
     kind: type[Object], record: type, own: frozenset[str]
 ) -> tuple[tuple[str, ...], Callable[[object], Any], tuple[str, ...]]:
-    """The fields of an object that records of a type have by the same name, what reads them, and which are moments.
+    """The fields that an object shares with records of a type, a getter of their values, and which are moments.
 
-    `own` are the attributes that a record has beside those of its type.
+    `own` are attributes that the record has in addition to those of its type.
     """
     named = own | ({field.name for field in fields(record)} if is_dataclass(record) else set())
     names = tuple(name for name in kind.__struct_fields__ if name in named or hasattr(record, name))
@@ -66,7 +66,7 @@ def _shared(
 
 
 class ErrorBody(Object, kw_only=True):
-    """What was wrong, and what to do: `hint` says that, `param` names the field or file that it is about."""
+    """An error: `message` says what was wrong, `hint` what to do, `param` names the field or file."""
 
     message: str
     type: str
@@ -97,12 +97,12 @@ class ListObject(Object, Generic[ItemT], kw_only=True):
 
 
 def listed(page: Page[RecordT], shape: Callable[[RecordT], ObjectT], key: str = "id") -> ListObject[ObjectT]:
-    """A page of a list; `key` names the field that the next page's `after` takes."""
+    """A page of a list. `key` names the field for the next page's `after`."""
     return whole_list([shape(record) for record in page.data], key, has_more=page.has_more)
 
 
 def whole_list(data: list[ObjectT], key: str = "id", *, has_more: bool = False) -> ListObject[ObjectT]:
-    """A list that is given as it is, most often whole."""
+    """A list that is returned as it is, usually complete."""
     first, last = (str(getattr(data[0], key)), str(getattr(data[-1], key))) if data else (None, None)
     return ListObject(data=data, first_id=first, last_id=last, has_more=has_more)
 

@@ -1,7 +1,7 @@
-"""The description of the API: what FastAPI knows of requests, with every answer, error and packet.
+"""The OpenAPI description: FastAPI's description of requests, with every answer, error and packet.
 
-Names in it are those of our classes without the ending Object: a `ConversationObject` is a `Conversation`, a
-`ListObject[TurnObject]` a `TurnList`, and the packets of a stream are each a `Packet`.
+Schema names are our class names without the ending Object: `ConversationObject` is `Conversation`,
+`ListObject[TurnObject]` is `TurnList`, and each packet of a stream is a `Packet`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from lamella.core.packets import AnyPacket
-from lamella.server.entrance import is_closed
+from lamella.server.authentication import is_closed
 from lamella.server.objects import FailureObject
 from lamella.server.routing import JSON, ObjectRoute
 from lamella.server.sse import EVENT_STREAM
@@ -26,21 +26,21 @@ Schema = dict[str, Any]
 REF = "#/components/schemas/"
 
 UNIONS = {"Notice": ("Command", "Notification")}
-"""Objects that are one of several, told apart by their field `object`."""
+"""Objects that are one of several types, distinguished by their field `object`."""
 
 FAILURES = {
-    "400": "The request is malformed, or asks for what can't be done.",
-    "401": "Nobody is known by this key.",
+    "400": "The request is malformed or can't be carried out.",
+    "401": "The key is unknown.",
     "403": "This caller may not do it.",
     "404": "There is no such thing, or this caller may not know of it.",
     "413": "The body is too long.",
     "default": "Any other failure.",
 }
-"""What failures mean by their status; the body of all of them is a `Failure`."""
+"""The meaning of failures by status. The body of each is a `Failure`."""
 
 
 def described(api: FastAPI, routers: Iterable[APIRouter]) -> Schema:
-    """The OpenAPI document of `api`; `routers` have those of its routes that answer with objects."""
+    """The OpenAPI document of `api`. `routers` have its routes that return objects."""
     document = get_openapi(title=api.title, version=api.version, routes=api.routes)
     routes = [route for router in routers for route in router.routes if isinstance(route, ObjectRoute)]
     schemas = _Schemas([*(kind for route in routes for kind in _kinds(route)), FailureObject, AnyPacket])
@@ -58,7 +58,7 @@ def described(api: FastAPI, routers: Iterable[APIRouter]) -> Schema:
 
 
 def _kinds(route: ObjectRoute) -> Iterator[Any]:
-    """The types that a route answers with; those of a union one by one."""
+    """The types that a route returns; a union's types one by one."""
     for answer in route.answers.values():
         for kind in answer.values():
             yield from _alternatives(kind)

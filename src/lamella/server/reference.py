@@ -28,7 +28,7 @@ td, th { border-top: 1px solid var(--line); padding: 0.25rem 0.5rem; text-align:
 
 
 def reference_page(document: Schema) -> str:
-    """The page of an OpenAPI document: its operations by the noun of their path, and what they take and give."""
+    """The HTML page of an OpenAPI document: its operations by the noun of their path, with parameters and answers."""
     title = escape(f"{document['info']['title']} {document['info']['version']}")
     groups: dict[str, list[str]] = {}
     for path, verbs in document["paths"].items():
@@ -73,7 +73,7 @@ def _operation(path: str, method: str, operation: Schema) -> str:
 
 
 def _kinds(answer: Schema) -> str:
-    """What an answer holds, by kind of content; of a stream what its events carry."""
+    """The types of an answer by content type; for a stream the types of its events."""
     found = []
     for media, content in answer.get("content", {}).items():
         item = content.get("itemSchema")
@@ -114,6 +114,6 @@ def _kind(schema: Schema) -> str:
 
 
 def _text(text: str) -> str:
-    """Paragraphs with what stands in backticks as code."""
+    """Paragraphs, with text in backticks as code."""
     found = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
     return "".join(f"<p>{one}</p>" for one in found.split("\n\n")) if "\n\n" in found else found

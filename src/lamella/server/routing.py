@@ -1,7 +1,7 @@
-"""What routes are made of: what they ask for, and how what they return becomes an answer.
+"""Shared parts of routes: dependencies, and writing their results.
 
-A route of `api_router` returns an object of the API. Its type is in the description of the API, and its bytes are
-written without a second look. A route that returns a `Response` says in `responses` what that holds.
+A route of `api_router` returns an API object. Its type is in the description, and it is encoded without validation. A
+route that returns a `Response` describes its content in `responses`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from lamella.core.access import Identity, Role
 from lamella.core.errors import PermissionDenied
 from lamella.core.json import encode
 from lamella.core.records import Caller, PageQuery
-from lamella.server.entrance import identity_of
+from lamella.server.authentication import identity_of
 from lamella.server.objects import PREFIX, PageParameters
 
 Endpoint = Callable[..., Awaitable[Any]]
 
 Answers = dict[int | str, dict[str, Any]]
-"""The type of what a route answers, by status and kind of content."""
+"""The types of a route's answers, by status and content type."""
 
 JSON = "application/json"
 
@@ -87,7 +87,7 @@ class ObjectRoute(APIRoute):
 
 
 def _written(endpoint: Endpoint, status: int) -> Endpoint:
-    """The endpoint with the bytes of what it returns."""
+    """The endpoint with its result encoded."""
 
     @wraps(endpoint)
     async def written(**asked: Any) -> Response:
@@ -97,5 +97,5 @@ def _written(endpoint: Endpoint, status: int) -> Endpoint:
 
 
 def api_router(prefix: str = PREFIX) -> APIRouter:
-    """A router of such routes."""
+    """A router for such routes."""
     return APIRouter(prefix=prefix, route_class=ObjectRoute)

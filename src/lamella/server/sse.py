@@ -18,7 +18,7 @@ HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 _LINE_ENDS = {end.encode(): f"\\u{ord(end):04x}".encode() for end in "\x85\u2028\u2029"}
-"""What JSON leaves in a string and many clients take for the end of a line."""
+"""Characters that JSON allows in a string and many clients take for the end of a line."""
 
 
 def frame(n: int, data: bytes) -> bytes:
@@ -29,7 +29,7 @@ def frame(n: int, data: bytes) -> bytes:
 
 
 async def frames(batches: AsyncIterator[Batch]) -> AsyncGenerator[bytes, None]:
-    """Frames as packets come, those of a batch in one piece; the packets' source is closed with this."""
+    """SSE frames of packets, one chunk per batch. Closes the packets' source at the end."""
     try:
         async for batch in batches:
             yield b"".join(frame(n, data) for n, data in batch)
@@ -38,9 +38,9 @@ async def frames(batches: AsyncIterator[Batch]) -> AsyncGenerator[bytes, None]:
 
 
 class EventStream(StreamingResponse):
-    """Events as they are written, and a comment whenever nothing was sent for `silence` seconds.
+    """Events, and a comment after `silence` seconds without one.
 
-    The comments come from a task beside the stream: a task or a timer for each packet would cost more than the packet.
+    The comments come from one separate task: a task or a timer for each packet would cost more than the packet.
     """
 
     def __init__(self, written: AsyncGenerator[bytes, None], silence: float, status: int = 200) -> None:

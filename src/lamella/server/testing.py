@@ -25,8 +25,8 @@ from starlette.types import ASGIApp
 from lamella.app.app import App, database_path, open_app
 from lamella.client import Client
 from lamella.core.json import Json, decode, decode_object
+from lamella.server.authentication import Authentication
 from lamella.server.connections import DEFAULT, Limits, bounded
-from lamella.server.entrance import Entrance
 from lamella.server.routing import JSON
 from lamella.server.sse import SILENCE_SECONDS
 from lamella.server.web import create_web, described_api
@@ -218,9 +218,9 @@ async def client(address: str, checked: bool = True, /, **headers: str) -> Async
         yield ServerClient(http, description() if checked else None)
 
 
-def entrance_of(app: App) -> Entrance:
+def authentication_of(app: App) -> Authentication:
     """The entrance of this machine, with the token of tests."""
-    return Entrance(app.accounts, first_run_token=FIRST_RUN_TOKEN)
+    return Authentication(app.accounts, first_run_token=FIRST_RUN_TOKEN)
 
 
 @asynccontextmanager
@@ -235,7 +235,7 @@ async def served(
     await _lay_out(database_path(settings.data))
     async with (
         open_app(settings, **parts) as app,
-        serving(create_web(app, entrance_of(app), silence=silence)) as address,
+        serving(create_web(app, authentication_of(app), silence=silence)) as address,
         client(address, checked) as speaking,
     ):
         yield app, speaking

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lamella import __version__
 from lamella.app.app import App
 from lamella.core.errors import NotFound, PayloadTooLarge
-from lamella.server.entrance import Doorkeeper, Entrance, Identify, OriginGuard
+from lamella.server.authentication import Authentication, AuthenticationMiddleware, Identify, OriginGuard
 from lamella.server.failures import error_answer, install
 from lamella.server.openapi import described
 from lamella.server.reference import POLICY as REFERENCE_POLICY
@@ -144,19 +144,23 @@ def page_folder() -> Path:
 
 def create_web(
     app: App,
-    entrance: Entrance | Identify | None = None,
+    authentication: Authentication | Identify | None = None,
     silence: float = SILENCE_SECONDS,
 ) -> ASGIApp:
     """The ASGI application over a running app.
 
-    `entrance` says who asks: without one it is that of this machine, and a deployment that knows its users by other
-    means brings a function. After `silence` seconds without a packet a stream sends a comment.
+    `authentication` says who asks: without one it is that of this machine, and a deployment that knows its users by
+    other means brings a function. After `silence` seconds without a packet a stream sends a comment.
     """
-    entrance = entrance or Entrance(app.accounts)
-    by_key, identify = (entrance, entrance.identify) if isinstance(entrance, Entrance) else (None, entrance)
+    authentication = authentication or Authentication(app.accounts)
+    by_key, identify = (
+        (authentication, authentication.identify)
+        if isinstance(authentication, Authentication)
+        else (None, authentication)
+    )
     parts = {
         "lamella": app,
-        "entrance": by_key,
+        "authentication": by_key,
         "identify": identify,
         "silence": silence,
     }
@@ -201,7 +205,7 @@ def _routes() -> FastAPI:
     _page(api, page_folder())
     api.add_middleware(BodyLimit, streamed={UPLOAD_PATH, DOCUMENT_PATHS})
     # Inside the application, so that a failure to find out who asks is answered as every other one.
-    api.add_middleware(Doorkeeper)
+    api.add_middleware(AuthenticationMiddleware)
     return api
 
 

@@ -1,1 +1,1 @@
-"""What happens to a conversation's past after a turn: compaction, pruning, recall (hop 12)."""
+"""What happens to a conversation's history after a turn: compaction, pruning, recall."""

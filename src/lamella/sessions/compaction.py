@@ -34,12 +34,12 @@ from lamella.core.messages import Turn, TurnStatus
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, Job, StoredDecision
 from lamella.core.sessions import Session, SessionCause, SessionStep, SessionSummary, summaries_in_window
-from lamella.sessions.askers import with_instruction
-from lamella.sessions.earlier import ChainRoom, carried_on, chain_room
+from lamella.sessions.carried_summaries import ChainRoom, carried_on, chain_room
 from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted, Summariser, SummarySource
 from lamella.sessions.summary import longest_in
 from lamella.sessions.summary_check import forms_used
+from lamella.sessions.summary_models import with_instruction
 from lamella.sessions.window import Breakdown, as_it_stands, parts_of
 from lamella.turns.effective_settings import allowed, taken
 from lamella.turns.loader import TurnContext, TurnLoader
@@ -49,15 +49,17 @@ log = structlog.get_logger()
 
 
 ENGINE = "engine"
-"""Who decides what nobody asked for."""
+"""Who decides automatic actions."""
 
 FREE = 0.5
-"""The share of the room beside fixed parts and a summary that what is said next has: else it is full again at once."""
+"""The share of the room besides fixed parts and the summary that stays free for new messages; otherwise the window
+would be full again at once.
+"""
 
 SLACK = 0.05
-"""How much of the window stays free beside a message that waits."""
+"""The share of the window that stays free besides a waiting message."""
 
-ALL_RECENT = "LAMELLA_KEEP_RECENT_TOKENS says how much stays as it was said. /new begins an empty window."
+ALL_RECENT = "LAMELLA_KEEP_RECENT_TOKENS sets how much is kept word for word. /new begins an empty window."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +76,15 @@ class Compacted:
     kept: int
     budget: int
     check: JsonObject = field(default_factory=dict)
-    """How the summary compares with what it stands for."""
+    """The comparison of the summary with its source."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionRequest:
-    """A compaction that somebody asked for, as the work of `job` if it is one's.
+    """A request for a compaction, from `job` if it is one's work.
 
-    `if_it_pays`: nothing needs it now, so one that frees too little is not made. `numbers` are what it was decided by.
-    `coming` are the local tokens of a message that waits for it, or of a turn that runs: there is to be room for them.
+    `if_it_pays`: it is not needed now, so it is skipped if it frees too little. `numbers` are the figures of the
+    decision. `coming` are the local tokens of a waiting message or a running turn, which need room.
     """
 
     caller: Caller
@@ -97,8 +99,8 @@ class CompactionRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
-    """What a compaction would summarise: so many turns of so many, and their tokens."""
+class CompactionScope:
+    """The scope of a compaction: the number of turns to summarise, of all turns, and their tokens."""
 
     old: int
     turns: int
@@ -107,7 +109,7 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is summarised, and what stays; `sizes` are the tokens of each turn, oldest first."""
+    """The turns to summarise and those to keep. `sizes` are the tokens of each turn, oldest first."""
 
     loaded: TurnContext
     whole: Assembled
@@ -136,13 +138,13 @@ class _Plan:
 
     @property
     def gain(self) -> Gain:
-        """What summarising it comes to."""
+        """What the compaction frees."""
         fixed = self.before - self.earlier - self.old_tokens - self.kept_tokens
         summary = expected_summary(self.loaded.decisions)
         return Gain(fixed, self.old_tokens, self.kept_tokens, self.earlier, summary)
 
     def left(self, sessions: Sequence[Session], decision: StoredDecision, tools: tuple[ToolSpec, ...]) -> TurnContext:
-        """Where the conversation stands in the last of `sessions`, which `decision` opens, with these tools."""
+        """The state of the conversation in the last of `sessions`, which `decision` opens, with these tools."""
         found, setting = self.loaded.found, self.loaded.setting
         equipped = replace(setting.conversation, tools=allowed(tools, setting.around.agent))
         left = replace(
@@ -162,7 +164,7 @@ class _Plan:
 
 
 class Compactor:
-    """Compacts conversations; nobody waits for it."""
+    """Compacts conversations in the background."""
 
     def __init__(
         self,
@@ -179,7 +181,7 @@ class Compactor:
         self._trigger = trigger
 
     async def compact(self, asked: CompactionRequest) -> Compacted | NotCompacted:
-        """Summarise what is old and open the next session.
+        """Summarise old turns and open the next session.
 
         Raises `NotFound`, `LeaseLost` and `StoreFailed`; then nothing has changed.
         """
@@ -208,31 +210,31 @@ class Compactor:
         return replace(compacted, session=opened)
 
     async def _spent_in_vain(self, caller: Caller, session_id: str, summary: SessionSummary) -> None:
-        """Record what a summary cost that was not committed, where there is still something to record it on."""
+        """Record the cost of a summary that was not committed, if its session still exists."""
         try:
             await self._services.store.sessions.spend(caller, session_id, "summary", summary.usage)
         except LamellaError as error:
             log.error("the tokens of a summary are not recorded", session=session_id, error=error.message)
 
-    async def ahead(self, caller: Caller, conversation_id: str) -> Ahead | NotCompacted:
-        """What a compaction would summarise now; no model is asked. Raises `NotFound` and `StoreFailed`."""
+    async def ahead(self, caller: Caller, conversation_id: str) -> CompactionScope | NotCompacted:
+        """The scope of a compaction now. No model is asked. Raises `NotFound` and `StoreFailed`."""
         plan = await self._planned(caller, conversation_id)
         if isinstance(plan, NotCompacted):
             return plan
-        return Ahead(len(plan.old), len(plan.old) + len(plan.kept), plan.old_tokens)
+        return CompactionScope(len(plan.old), len(plan.old) + len(plan.kept), plan.old_tokens)
 
     async def _planned(self, caller: Caller, conversation_id: str, coming: int = 0) -> _Plan | NotCompacted:
         loaded = await self._loader.current(caller, conversation_id)
         return await aside(len(loaded.found.path), self._plan, loaded, coming)
 
     def _plan(self, loaded: TurnContext, coming: int) -> _Plan | NotCompacted:
-        """What to summarise, by the sizes of the turns; nothing if all of it is recent.
+        """The turns to summarise, by their sizes; none if all are recent.
 
-        The window that is planned for may be larger than its budget: it is what a compaction is needed for.
+        The window may exceed its budget: that is why it is compacted.
         """
         turns = [turn for turn in loaded.found.path if turn.status is not TurnStatus.RUNNING]
         if not turns:
-            return NotCompacted("nothing was said yet", code="empty")
+            return NotCompacted("there are no messages yet", code="empty")
         context = with_instruction(loaded, turns, "")
         whole = as_it_stands(context, loaded.setting.layout)
         local = [sum(segment.tokens for segment in rendered.segments) for rendered in whole.rendered[: len(turns)]]
@@ -247,7 +249,7 @@ class Compactor:
         return _Plan(loaded, whole, turns[:cut], turns[cut:], sizes)
 
     def _chain(self, plan: _Plan) -> ChainRoom:
-        """What all summaries may hold after this compaction."""
+        """The room for all summaries after this compaction."""
         threshold = self._settings.compaction.in_tokens(plan.loaded.run.most)
         return chain_room(threshold, plan.before if self._settings.compact_when == "pays" else None)
 
@@ -263,7 +265,7 @@ class Compactor:
     def _step(
         self, plan: _Plan, summary: SessionSummary, asked: CompactionRequest, known: Sequence[Session]
     ) -> tuple[SessionStep, Compacted]:
-        """The step to the next session, and what comes of it; `known` are the sessions until now."""
+        """The step to the next session, and the result. `known` are the sessions before it."""
         old, now = plan.loaded.found.session, self._services.clock.now()
         calibration, boundary = plan.loaded.run.calibration, plan.old[-1].id
         size = int(summary.tokens * calibration)
@@ -305,7 +307,6 @@ class Compactor:
 
 
 def _room_for_turns(usable: int, fixed: int, coming: int) -> int:
-    """The local tokens that kept turns may have in a window, beside what stands in it anyway, the summary, and what
-    comes next."""
+    """The local tokens for kept turns in a window, besides its fixed parts, the summary, and the coming message."""
     free = usable - fixed - longest_in(usable)
     return max(0, min(int(free * (1 - FREE)), free - coming - int(usable * SLACK)))

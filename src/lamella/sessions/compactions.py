@@ -1,6 +1,6 @@
-"""The compactions of one process: asked for, done in the background one at a time for each conversation, and told.
+"""The compactions of one process: requested, done in the background one at a time per conversation, and reported.
 
-Nobody waits for one. One that fails is tried again after a pause, and then not until something has changed.
+A compaction that fails is retried after a pause, and then not before something has changed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 
 import structlog
 
-from lamella.background import Again, Worker
+from lamella.background import Retry, Worker
 from lamella.cache.weighing import SILENT, Due
 from lamella.core.clock import Clock
 from lamella.core.decisions import DecisionKind
@@ -34,7 +34,7 @@ Outcome = Compacted | NotCompacted
 
 
 class Compactions:
-    """Asks for compactions and does them; who asks may hear how one ends."""
+    """Requests compactions and does them; callers may wait for the outcome."""
 
     def __init__(
         self,
@@ -55,8 +55,9 @@ class Compactions:
         self._waiting: dict[str, asyncio.Future[Outcome]] = {}
         self._doing: set[str] = set()
         self._needed: dict[str, int] = {}
-        """Conversations whose compaction somebody waits for, so that it is made whether or not it pays; and the local
-        tokens that there is to be room for."""
+        """Conversations with a waiting message, whose compaction is made whether or not it pays, and the local tokens
+        that need room.
+        """
 
     async def follow_up(self, finished: Finished, due: Due) -> None:
         """Ask for one after a turn, unless the last one was given up and nothing has changed since."""
@@ -70,8 +71,8 @@ class Compactions:
             )
 
     def _state(self, finished: Finished) -> str:
-        """What a compaction hangs on beside the size of the window: session, model, settings, agent, and what a user
-        has changed or asked for.
+        """The state that a compaction depends on besides the window's size: session, model, settings, agent, and the
+        user's changes.
         """
         changed = [d for d in finished.decisions if d.kind is DecisionKind.SETTING or d.who != ENGINE]
         conversation, settings = finished.conversation, self._settings
@@ -81,12 +82,11 @@ class Compactions:
     def ask(
         self, asked: CompactionRequest, state: JsonObject | None = None, *, first: bool = False
     ) -> asyncio.Task[Outcome]:
-        """Compact in the background; a compaction that runs already is the one that is given.
+        """Compact in the background. Returns the running compaction if there is one.
 
-        One that waits to be tried again goes on waiting, unless a user asks: then it is done now, as the user wants it.
-        `state` is what it hangs on, for one that nobody asked for. `first`: a message waits for it, or a turn that
-        runs. It begins now, before all others that wait; and if one that runs ends because it would not pay, another
-        one is made.
+        A compaction that waits for a retry keeps waiting, unless a user asks: then it runs now, as the user wants.
+        `state` is what an automatic one depends on. `first`: a message or a running turn waits for it. It begins before
+        all others; and if a running compaction is skipped because it would not pay, another one is made.
         """
         running = self._asked.get(asked.conversation_id)
         if running is not None:
@@ -112,7 +112,7 @@ class Compactions:
         return task
 
     async def _after(self, running: asyncio.Task[Outcome], asked: CompactionRequest) -> Outcome:
-        """What the compaction that runs comes to; another one, if it was left out without a try."""
+        """The outcome of the running compaction; of another one, if it was skipped."""
         self._needed[asked.conversation_id] = asked.coming
         outcome = await asyncio.shield(running)
         if isinstance(outcome, Compacted) or outcome.again:
@@ -120,7 +120,7 @@ class Compactions:
         return await asyncio.shield(self.ask(asked, first=True))
 
     async def _ask(self, caller: Caller, job: NewJob, *, first: bool) -> Outcome:
-        """Enqueue a compaction and hear how it ends; the job goes on whether or not somebody does."""
+        """Enqueue a compaction and wait for its outcome. The job runs even if nobody waits."""
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting[job.subject] = outcome
         try:
@@ -138,7 +138,9 @@ class Compactions:
             self._needed.pop(job.subject, None)
 
     async def _heard(self, caller: Caller, job: Job, outcome: asyncio.Future[Outcome]) -> Outcome:
-        """How a compaction ends; one that somebody else did, or that ended as it was asked for again, tells nobody."""
+        """The outcome of a compaction. One done by another process, or requested again when it ended, notifies
+        nobody.
+        """
         while True:
             await asyncio.wait({outcome}, timeout=self._settings.look)
             if outcome.done():
@@ -147,8 +149,8 @@ class Compactions:
             if now is None or now.id != job.id or now.status not in (JobStatus.WAITING, JobStatus.RUNNING):
                 return NotCompacted("a compaction ended a moment ago", code=SILENT)
 
-    async def do(self, job: Job) -> Again | None:
-        """Do a compaction that was asked for, here or in another process."""
+    async def do(self, job: Job) -> Retry | None:
+        """Do a requested compaction, here or in another process."""
         self._doing.add(job.subject)
         outcome: Outcome = NotCompacted("it was broken off", code=SILENT)
         try:
@@ -168,10 +170,10 @@ class Compactions:
                 return None
             case NotCompacted(why, again, code):
                 log.warning("not compacted", conversation_id=job.subject, why=why)
-                return Again(why, retry=again, code=code)
+                return Retry(why, retry=again, code=code)
 
     async def _outcome(self, job: Job) -> Outcome:
-        """What a compaction comes to; it raises `LeaseLost`, since somebody else does the job then."""
+        """The outcome of a compaction. Raises `LeaseLost`, since another worker has the job then."""
         who, focus = str(job.payload.get("who")), str(job.payload.get("focus"))
         pays = bool(job.payload.get("if_it_pays")) and job.subject not in self._needed
         coming = self._needed.get(job.subject, 0)
@@ -186,7 +188,7 @@ class Compactions:
             return NotCompacted(error.message, again=True, hint=error.hint or WAY_OUT)
 
     async def _tell(self, job: Job, outcome: Outcome) -> None:
-        """Notify of a compaction; of one that did not work out once for each reason, unless a user has just asked."""
+        """Notify the user of a compaction; of a failure once per reason, unless the user has just asked."""
         asked_for = str(job.payload.get("who")) != ENGINE
         match outcome:
             case Compacted():
@@ -200,9 +202,9 @@ class Compactions:
         return conversation_id in self._asked or conversation_id in self._doing
 
     async def run_anywhere(self, caller: Caller, conversation_id: str) -> bool:
-        """Whether a compaction of this conversation is about to run, or runs, in whatever process.
+        """Whether a compaction of this conversation runs or is about to, in any process.
 
-        One of a process that died is about to: the next worker takes it up.
+        A compaction of a dead process counts: the next worker continues it.
         """
         if self.is_running(conversation_id):
             return True
@@ -213,13 +215,13 @@ class Compactions:
         return job.status is JobStatus.RUNNING or due
 
     async def settled(self, conversation_id: str) -> None:
-        """Come back when no compaction of this conversation that was asked for here runs."""
+        """Returns when no compaction that was requested here runs for this conversation."""
         asked = self._asked.get(conversation_id)
         if asked is not None:
             await asyncio.wait({asked})
 
     async def close(self) -> None:
-        """Let go of whoever waits."""
+        """Release everybody who waits."""
         asked = list(self._asked.values())
         for task in asked:
             task.cancel()
@@ -227,7 +229,7 @@ class Compactions:
 
 
 def _numbers(job: Job) -> dict[str, float]:
-    """What the compaction was decided by."""
+    """The figures of the decision."""
     given = job.payload.get("numbers")
     return {name: float(str(value)) for name, value in given.items()} if isinstance(given, dict) else {}
 
@@ -236,9 +238,10 @@ _DELETED = NotCompacted("the conversation was deleted", code=SILENT)
 
 
 def _is_given_up(job: Job, state: JsonObject) -> bool:
-    """Whether the last compaction failed for good where all is as it was, and the window has not grown by a quarter.
+    """Whether the last compaction failed permanently and nothing has changed since, with a window less than a quarter
+    larger.
 
-    One that had nothing to do yet is asked for again after each turn: that costs no model anything.
+    A compaction with nothing to do is requested again after each turn, which costs nothing.
     """
     code = (job.error or {}).get("code")
     if job.status is not JobStatus.FAILED or code in NOTHING_YET or job.payload.get("state") != state["state"]:

@@ -6,7 +6,7 @@ still reads the window at the price of reads. It is made if a return afterwards 
 that costs 11,800 and frees 55,000 tokens, written at 1.25, pays if the user returns with a chance of more than 11,800 /
 68,750 = 0.17. Else the timer rings again when the cache has expired, and prunes old results, which then costs nothing;
 or it compacts, if a return is likely enough for that too (0.59 in the example, with ten calls after it).
-`cache/weighing.py` decides, `cache/rhythm.py` gives the chance.
+`cache/weighing.py` decides, `cache/forecast.py` gives the chance.
 
 Whatever is decided is read from what is stored, so a restart forgets nothing. `Outlook` is what the gauge and `/status`
 say of all this: what is due next, at which size a compaction is due, and what one now would save.
@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from lamella.background import Again, Worker
-from lamella.cache.economics import Economy, Elsewhere, NextCompaction, Offer, floor_of
-from lamella.cache.rhythm import Rhythm, rhythm_between
+from lamella.background import Retry, Worker
+from lamella.cache.economics import CompactionCost, CompactionOffer, NextCompaction, OtherSummariser, floor_of
+from lamella.cache.forecast import RequestForecast, forecast_between
 from lamella.cache.weighing import (
     Act,
     Move,
@@ -50,34 +50,36 @@ from lamella.turns.turn import Finished
 IDLE = "idle"
 
 MARGIN = timedelta(seconds=45)
-"""How long before the end a compaction is asked for: a worker looks for due work every 20 seconds, and the request of
-the summary must have begun."""
+"""How long before the cache expires a compaction is requested: workers poll every 20 seconds, and the summary's request
+must have begun.
+"""
 
 Record = Callable[[Caller, str, Decision], Awaitable[None]]
 """Records a decision about a conversation."""
 
-Prices = Callable[[ModelFacts], Elsewhere | None]
-"""What a summary by another model costs beside one by this; None where no other makes any."""
+Prices = Callable[[ModelFacts], OtherSummariser | None]
+"""The relative cost of a summary by another model; None if no other model makes any."""
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
-    """A conversation that is silent: its window, since when, and when its cache ends.
+class IdleConversation:
+    """An idle conversation: its window, since when it is idle, and when its cache expires.
 
-    `economy` is what its calls cost.
+    `economy` is the cost of its calls.
     """
 
     size: WindowSize
-    economy: Economy
-    rhythm: Rhythm
+    economy: CompactionCost
+    forecast: RequestForecast
     since: datetime
     ends: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
-    """What is due next while a conversation is silent, as seen at `now`: what, when and why. `ends` is the end of its
-    cache, None where nothing is cached."""
+class NextAction:
+    """The next action for an idle conversation, as of `now`: what, when and why. `ends` is when the cache expires, None
+    if nothing is cached.
+    """
 
     now: datetime
     ends: datetime | None
@@ -86,7 +88,7 @@ class Next:
     why: str
 
 
-def next_json(due: Next) -> JsonObject:
+def next_json(due: NextAction) -> JsonObject:
     """The same for programs; moments in ISO 8601."""
     return {
         "ends_at": due.ends.isoformat() if due.ends is not None else None,
@@ -118,22 +120,22 @@ class Idle:
         self._elsewhere = elsewhere
         self._trigger = trigger_of(settings)
 
-    async def watch(self, finished: Finished, size: WindowSize, economy: Economy | None) -> None:
-        """Set the timer after a turn, where something could be due when it rings."""
+    async def watch(self, finished: Finished, size: WindowSize, economy: CompactionCost | None) -> None:
+        """Set the timer after a turn, if anything could be due when it fires."""
         if finished.cached_until is None or economy is None or not self._could_pay(size, economy):
             return
         rings = max(finished.cached_until - MARGIN, self._services.clock.now())
         job = NewJob(IDLE, finished.conversation.id, "the cache ends", rings, follows=True, takes_over=True)
         await self._worker.enqueue(finished.caller, job)
 
-    def _could_pay(self, size: WindowSize, economy: Economy) -> bool:
+    def _could_pay(self, size: WindowSize, economy: CompactionCost) -> bool:
         settings = self._settings
         compacts = self._kept_for(size) == ""
         worth = economy.compaction(size.input, settings.keep_recent).return_worth(economy.rates)
         return (compacts and worth < 1) or size.prunable_when_cold(settings.pruning)
 
-    async def ring(self, job: Job) -> Again | None:
-        """The timer of a conversation rings: do what is due now, or set it again."""
+    async def ring(self, job: Job) -> Retry | None:
+        """A conversation's timer fires: do what is due, or set it again."""
         try:
             loaded = await self._loader.current(job.caller, job.subject)
             now = self._services.clock.now()
@@ -143,7 +145,7 @@ class Idle:
         if silence is None:
             return None
         if now < silence.ends - MARGIN:
-            return Again("the cache was used since", after=(silence.ends - MARGIN - now).total_seconds())
+            return Retry("the cache was used since", after=(silence.ends - MARGIN - now).total_seconds())
         if now < silence.ends:
             move = self._before(silence)
             if move.act is Act.COMPACT:
@@ -151,12 +153,12 @@ class Idle:
                 return None
             if not silence.size.prunable_when_cold(self._settings.pruning):
                 return None
-            return Again("results are pruned when the cache has ended", after=(silence.ends - now).total_seconds())
+            return Retry("results are pruned when the cache has ended", after=(silence.ends - now).total_seconds())
         await self._cold(job, silence, now)
         return None
 
-    async def _cold(self, job: Job, silence: Silence, now: datetime) -> None:
-        """Once the cache has ended: a summary where a return is nearly certain, else stubs, which cost nothing."""
+    async def _cold(self, job: Job, silence: IdleConversation, now: datetime) -> None:
+        """After the cache expired: a summary if a return is nearly certain, else stubs, which cost nothing."""
         move = self._after(silence, now)
         if move.act is Act.COMPACT:
             self._ask(job, move)
@@ -169,21 +171,21 @@ class Idle:
         asked = CompactionRequest(job.caller, job.subject, ENGINE, move.why, if_it_pays=True, numbers=move.numbers)
         self._compactions.ask(asked)
 
-    def _before(self, silence: Silence) -> Move:
+    def _before(self, silence: IdleConversation) -> Move:
         return self._move(silence, before_it_ends, (silence.ends - silence.since).total_seconds())
 
-    def _after(self, silence: Silence, now: datetime) -> Move:
+    def _after(self, silence: IdleConversation, now: datetime) -> Move:
         return self._move(silence, after_it_ended, (now - silence.since).total_seconds())
 
-    def _move(self, silence: Silence, judge: Callable[..., Move], silent: float) -> Move:
+    def _move(self, silence: IdleConversation, judge: Callable[..., Move], silent: float) -> Move:
         size, economy, keep = silence.size, silence.economy, self._settings.keep_recent
         if kept := self._kept_for(size):
             return Move(Act.NOTHING, kept)
         prospect = size.prospect(self._trigger, economy)
-        return judge(economy.compaction(size.input, keep), prospect, silence.rhythm, silent)
+        return judge(economy.compaction(size.input, keep), prospect, silence.forecast, silent)
 
     def _kept_for(self, size: WindowSize) -> str:
-        """Why no compaction is made of this window whatever it would save; "" if one may be."""
+        """Why this window is not compacted whatever that saves; "" if it may be."""
         when = self._settings.compact_when
         floor = floor_of(when, size.budget, self._settings.floor)
         if floor is None or not size.by_price(when):
@@ -191,13 +193,13 @@ class Idle:
         if size.undone:
             return "the last compaction was taken back"
         if size.input <= floor:
-            return f"it has {size.input} tokens, and up to {floor} nothing is compacted by itself"
+            return f"it has {size.input} tokens, and up to {floor} nothing is compacted automatically"
         return ""
 
-    async def _silence(self, caller: Caller, loaded: TurnContext, now: datetime) -> Silence | None:
-        """The conversation as it is stored; None where a turn runs, or nothing is cached or known of its window.
+    async def _silence(self, caller: Caller, loaded: TurnContext, now: datetime) -> IdleConversation | None:
+        """The stored conversation. Returns None if a turn runs, nothing is cached, or its window is unknown.
 
-        If the clock was set back since its last request, nobody knows what is cached: that counts as ended.
+        If the clock was set back since its last request, its cache counts as expired.
         """
         conversation_id = loaded.found.conversation.id
         path = loaded.found.path
@@ -214,45 +216,48 @@ class Idle:
             since = ends = now
         return await aside(len(path), _silence, loaded, since, ends, self._elsewhere)
 
-    async def next(self, caller: Caller, loaded: TurnContext) -> Next:
-        """What is due next if nobody says anything. Raises `NotFound`."""
+    async def next(self, caller: Caller, loaded: TurnContext) -> NextAction:
+        """What is due next if no message comes. Raises `NotFound`."""
         now = self._services.clock.now()
         silence = await self._silence(caller, loaded, now)
         if silence is None:
-            return Next(now, None, Act.NOTHING, None, "nothing of it is cached")
+            return NextAction(now, None, Act.NOTHING, None, "nothing of it is cached")
         move = self._before(silence) if now < silence.ends else self._after(silence, now)
         if move.act is Act.COMPACT:
-            return Next(now, silence.ends, move.act, max(now, silence.ends - MARGIN), move.why)
+            return NextAction(now, silence.ends, move.act, max(now, silence.ends - MARGIN), move.why)
         if silence.size.prunable_when_cold(self._settings.pruning):
             why = "old results of tools cost nothing to take out once the cache has ended"
-            return Next(now, silence.ends, Act.PRUNE, max(now, silence.ends), why)
-        return Next(now, silence.ends, Act.NOTHING, None, move.why)
+            return NextAction(now, silence.ends, Act.PRUNE, max(now, silence.ends), why)
+        return NextAction(now, silence.ends, Act.NOTHING, None, move.why)
 
 
-def _silence(loaded: TurnContext, since: datetime, ends: datetime, elsewhere: Prices) -> Silence | None:
+def _silence(loaded: TurnContext, since: datetime, ends: datetime, elsewhere: Prices) -> IdleConversation | None:
     size = window_size(loaded)
     economy = size.economy(elsewhere(size.model))
     if economy is None:
         return None
-    rhythm = rhythm_between(size.shown.turns, loaded.found.sent_before)
-    return Silence(size, economy, rhythm, since, ends)
+    forecast = forecast_between(size.shown.turns, loaded.found.sent_before)
+    return IdleConversation(size, economy, forecast, since, ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What is due `next` if nobody says anything, and the size of window at which a compaction is made by itself; None
-    if none is. `when` is the deployment's setting. `offer`: what one now would save, if that is worth asking for.
-    `budget`: the most tokens of the window; None if its model is not served."""
+    """What is due next if no message comes (`next`), and the window size above which a compaction is automatic; None if
+    never. `when` is the deployment's setting. `offer`: the saving of a compaction now, if it is worth asking for.
+    `budget`: the most tokens of the window; None if its model is not served.
+    """
 
-    next: Next
+    next: NextAction
     when: str
     compaction: NextCompaction | None = None
-    offer: Offer | None = None
+    offer: CompactionOffer | None = None
     budget: int | None = None
 
 
-def outlook_of(loaded: TurnContext, due: Next, settings: SessionSettings, elsewhere: Elsewhere | None) -> Outlook:
-    """What is ahead of the window in which a conversation stands; `elsewhere` are the prices of another summariser."""
+def outlook_of(
+    loaded: TurnContext, due: NextAction, settings: SessionSettings, elsewhere: OtherSummariser | None
+) -> Outlook:
+    """The outlook of a conversation's window. `elsewhere` has the prices of another summariser."""
     size = window_size(loaded)
     if not size.input:  # another session began since the last bill, or there is none
         size = replace(size, input=parts_of(loaded, due.now).total)
@@ -263,7 +268,7 @@ def outlook_of(loaded: TurnContext, due: Next, settings: SessionSettings, elsewh
 
 
 def outlook_json(ahead: Outlook) -> JsonObject:
-    """The same for programs; `compaction_at` is null if no compaction is made by itself."""
+    """The same for programs. `compaction_at` is null if no compaction is automatic."""
     due = ahead.compaction
     return {
         "compaction_when": ahead.when,
@@ -274,14 +279,14 @@ def outlook_json(ahead: Outlook) -> JsonObject:
     }
 
 
-def offer_json(offer: Offer | None) -> JsonObject | None:
-    """What a compaction now would save, for programs; in US dollars."""
+def offer_json(offer: CompactionOffer | None) -> JsonObject | None:
+    """The saving of a compaction now, for programs, in US dollars."""
     if offer is None:
         return None
     return {"saves": offer.saves, "share": offer.share, "messages": offer.messages}
 
 
-def offer_line(offer: Offer) -> str:
+def offer_line(offer: CompactionOffer) -> str:
     """The same as a line of `/status`."""
     share = percent(offer.share, 1)
     return f"/compact now would save about ${offer.saves:.2f} of the next {offer.messages} messages ({share})"
@@ -291,6 +296,6 @@ def compaction_line(ahead: Outlook) -> str:
     """The same as a line of `/status`."""
     due = ahead.compaction
     if due is None:
-        return "Compaction: none is made by itself, since the last one was taken back"
+        return "Compaction: not automatic, since the last one was taken back"
     by = "where a summary pays" if due.by_price else "the threshold"
-    return f"Compaction: by itself above {short(due.at)} tokens, {by} ({ahead.when})"
+    return f"Compaction: automatic above {short(due.at)} tokens, {by} ({ahead.when})"

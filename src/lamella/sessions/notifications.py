@@ -42,7 +42,7 @@ def compacted_text(before: int, parts: Breakdown, budget: int) -> str:
 
 
 def check_text(check: JsonObject) -> str:
-    """What a check found, as a line of a notification; "" where nothing is missing or made up."""
+    """The result of a check as a line of a notification; "" if nothing is missing or invented."""
     kept, missing, invented = (_listed(check, name) for name in ("kept_literally", "missing", "invented"))
     if not (kept or missing or invented):
         return ""
@@ -75,7 +75,7 @@ log = structlog.get_logger()
 
 
 class Notifications:
-    """Stores notifications behind the conversation's newest turn; one that can't be made is logged, no more."""
+    """Stores notifications after the conversation's newest turn. Failures are only logged."""
 
     def __init__(self, loader: TurnLoader, services: Services, *, on: bool) -> None:
         self._loader = loader
@@ -92,7 +92,11 @@ class Notifications:
             data: JsonObject = {"before": pruning.before, "after": pruning.after, "context": now.tokens}
             await self._store(caller, conversation_id, NoticeKind.PRUNED, text, data)
         except LamellaError as error:
-            log.error("a pruning could not be told", conversation_id=conversation_id, error=error.message)
+            log.error(
+                "the notification of a pruning could not be stored",
+                conversation_id=conversation_id,
+                error=error.message,
+            )
 
     async def compacted(self, caller: Caller, conversation_id: str, done: Compacted, *, asked_for: bool) -> None:
         """A session ended with a summary, and another one began; who asked for that is told in any case."""
@@ -108,7 +112,11 @@ class Notifications:
             data: JsonObject = {**of, "before": done.before, "check": done.check, **parts_data(done.after)}
             await self._store(caller, conversation_id, NoticeKind.COMPACTED, text, data)
         except LamellaError as error:
-            log.error("a compaction could not be told", conversation_id=conversation_id, error=error.message)
+            log.error(
+                "the notification of a compaction could not be stored",
+                conversation_id=conversation_id,
+                error=error.message,
+            )
 
     async def _breaks_down(self, caller: Caller, conversation_id: str) -> bool:
         """Whether the conversation's layout tells as its seed does."""
@@ -126,7 +134,11 @@ class Notifications:
             data: JsonObject = {"why": done.why, "code": done.code, "hint": done.hint, "asked_for": asked_for}
             await self._store(caller, conversation_id, NoticeKind.NOT_COMPACTED, text, data)
         except LamellaError as error:
-            log.error("a compaction could not be told", conversation_id=conversation_id, error=error.message)
+            log.error(
+                "the notification of a compaction could not be stored",
+                conversation_id=conversation_id,
+                error=error.message,
+            )
 
     async def _was_told(self, caller: Caller, conversation_id: str, done: NotCompacted) -> bool:
         """Whether a notification since the last compaction gives the same reason."""

@@ -16,7 +16,7 @@ from functools import partial
 import structlog
 
 from lamella.agent.calibration import billed_factor
-from lamella.background import Again, Handler, Worker
+from lamella.background import Handler, Retry, Worker
 from lamella.cache.ledger import CacheLoss
 from lamella.cache.pruning import Pruning, prune
 from lamella.cache.weighing import Act, Upkeep, WindowSize, upkeep
@@ -29,14 +29,14 @@ from lamella.core.models import ModelFacts
 from lamella.core.ports import Jobs
 from lamella.core.records import Caller, ConversationChange, Job, LastBill
 from lamella.core.sessions import Session
-from lamella.sessions.compaction import ENGINE, Ahead, CompactionRequest, Compactor
+from lamella.sessions.compaction import ENGINE, CompactionRequest, CompactionScope, Compactor
 from lamella.sessions.compactions import COMPACT, Compactions, Outcome
-from lamella.sessions.idle import IDLE, Idle, Next, Outlook, outlook_of
-from lamella.sessions.moves import SUMMARISE, EndedSessions, Moves
+from lamella.sessions.idle import IDLE, Idle, NextAction, Outlook, outlook_of
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.recall.recall import Recall
+from lamella.sessions.session_changes import SUMMARISE, EndedSessions, SessionChanges
 from lamella.sessions.settings import SessionSettings, trigger_of
-from lamella.sessions.summariser import NotCompacted, SecondSource, Summariser, elsewhere
+from lamella.sessions.summariser import NotCompacted, Summariser, SummaryModelSource, elsewhere
 from lamella.sessions.titles import TITLE, Titles
 from lamella.sessions.why import why_request
 from lamella.sessions.window import (
@@ -57,22 +57,22 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class SessionFigures:
-    """What is said of a conversation's sessions beside their rows: which one is current, and by session id the rest."""
+    """The figures of a conversation's sessions: the current one, and the rest by session id."""
 
     current_id: str
     messages: Mapping[str, int]
     """Stored messages."""
     tokens: Mapping[str, int]
-    """Their tokens, by the local count; none for a session in which something of a knowledge base stands."""
+    """Tokens by the local count; none for a session with content of a knowledge base."""
     questions: Mapping[str, str]
     """How the first question begins."""
     numbers: Mapping[str, Mapping[str, float]]
-    """The figures of what opened it; of a compaction `before`, `after`, `summary`, `kept`."""
+    """The figures of the compaction that opened it: `before`, `after`, `summary`, `kept`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """Where a conversation is: its sessions, the oldest first, and which one is current."""
+    """The sessions of a conversation, oldest first, and the current one."""
 
     current: Session
     sessions: tuple[Session, ...]
@@ -89,7 +89,7 @@ class Sessions:
         services: Services,
         jobs: Jobs,
         settings: SessionSettings,
-        second: SecondSource | None = None,
+        second: SummaryModelSource | None = None,
         recall: Recall | None = None,
     ) -> None:
         self.settings = settings
@@ -111,23 +111,23 @@ class Sessions:
         self._elsewhere = partial(elsewhere, second)
         self._idle = Idle(loader, services, settings, self._worker, self._compactions, self._record, self._elsewhere)
         handlers[IDLE] = self._idle.ring
-        self._moves = Moves(loader, services, self._worker, settings)
+        self._moves = SessionChanges(loader, services, self._worker, settings)
 
     def start(self) -> None:
-        """Take up what an ended process left, and what comes."""
+        """Start the jobs of an ended process, and new ones."""
         self._worker.start()
         if self.recall is not None:
             self.recall.start()
 
     def wake(self) -> None:
-        """Take up at once what has become due, and not only at the next look."""
+        """Start due jobs at once, instead of at the next poll."""
         self._worker.wake()
 
     async def after(self, finished: Finished) -> Pruning | None:
-        """Prune old results, then compact in the background, if either is due after this turn; gives the pruning.
+        """Prune, then compact in the background, if either is due after this turn. Returns the pruning.
 
-        The turn is also indexed in the background, and the conversation is titled after its first answer. If another
-        session was opened while the turn ran, its answer read a window that is gone, and nothing is decided by it.
+        The turn is also indexed in the background, and the conversation gets a title after its first answer. If another
+        session was opened during the turn, its answer read an old window, and nothing is decided by it.
         """
         await self._follow(finished.caller, finished.conversation.id)
         await self._title(finished)
@@ -148,7 +148,7 @@ class Sessions:
         return due.pruning
 
     def _due(self, finished: Finished, facts: ModelFacts, bill: LastBill | None) -> Upkeep:
-        """What is due after a turn; the gauge goes by the same bill, the newest one."""
+        """What is due after a turn. The gauge uses the same, newest bill."""
         calibration, input = finished.calibration, finished.input
         if bill is not None and bill.local_tokens and input:
             calibration, input = billed_factor(bill.usage.input, bill.local_tokens, facts), bill.usage.input
@@ -176,7 +176,7 @@ class Sessions:
         if self.recall is not None:
             await self.recall.follow(caller, conversation_id)
 
-    async def _do_summary(self, job: Job) -> Again | None:
+    async def _do_summary(self, job: Job) -> Retry | None:
         """Do the summary of a session that has ended, then let it be found."""
         again = await self._ended.summarise(job)
         with suppress(NotFound):
@@ -197,9 +197,9 @@ class Sessions:
         return self._compactions.ask(CompactionRequest(caller, conversation_id, who, why, focus))
 
     def make_room(self, caller: Caller, conversation_id: str, *, why: str, coming: int = 0) -> asyncio.Task[Outcome]:
-        """Compact now, before all that waits, for a message or a running turn of `coming` local tokens.
+        """Compact now, before all other compactions, for a message or a running turn of `coming` local tokens.
 
-        A turn that runs is left as it is: what stands before it is summarised, and it goes on in the next session.
+        A running turn is not changed: the history before it is summarised, and it continues in the next session.
         """
         asked = CompactionRequest(caller, conversation_id, ENGINE, why, coming=coming)
         return self._compactions.ask(asked, first=True)
@@ -209,23 +209,23 @@ class Sessions:
         return self._compactions.is_running(conversation_id)
 
     async def compacts(self, caller: Caller, conversation_id: str) -> bool:
-        """Whether a compaction of this conversation is about to run, or runs, in whatever process."""
+        """Whether a compaction of this conversation runs or is about to, in any process."""
         return await self._compactions.run_anywhere(caller, conversation_id)
 
     async def settled(self, conversation_id: str) -> None:
-        """Come back when no compaction of this conversation that was asked for here runs."""
+        """Returns when no compaction that was requested here runs for this conversation."""
         await self._compactions.settled(conversation_id)
 
-    async def ahead(self, caller: Caller, conversation_id: str) -> Ahead | NotCompacted:
-        """What a compaction would summarise now; no model is asked."""
+    async def ahead(self, caller: Caller, conversation_id: str) -> CompactionScope | NotCompacted:
+        """The scope of a compaction now. No model is asked."""
         return await self._compactor.ahead(caller, conversation_id)
 
     async def standing(self, caller: Caller, conversation_id: str) -> WindowState:
-        """Where the conversation stands now, window and budget; no model is asked."""
+        """The state of the window. No model is asked."""
         return await window_state(self._loader, self._services, caller, conversation_id)
 
     async def counted(self, caller: Caller, conversation_id: str, bill: LastBill | None) -> int | None:
-        """The tokens of the window if `bill`, the last one, is not of it any more; None if the bill tells them."""
+        """The tokens of the window if `bill`, the last one, is of an older window; None if the bill is current."""
         if bill is not None and is_of_window(
             bill, await self._services.store.conversations.decisions(caller, conversation_id)
         ):
@@ -235,17 +235,17 @@ class Sessions:
         return None if now.measured else now.parts.total
 
     async def outlook(self, caller: Caller, conversation_id: str) -> Outlook:
-        """What becomes of the conversation's window; no model is asked. Raises `NotFound`."""
+        """The outlook of the window. No model is asked. Raises `NotFound`."""
         try:
             loaded = await self._loader.current(caller, conversation_id)
         except InvalidRequest as error:  # its model is not served any more
-            nothing = Next(self._services.clock.now(), None, Act.NOTHING, None, error.message)
+            nothing = NextAction(self._services.clock.now(), None, Act.NOTHING, None, error.message)
             return Outlook(nothing, self.settings.compact_when)
         due, elsewhere = await self._idle.next(caller, loaded), self._elsewhere(loaded.run.model.facts)
         return await aside(len(loaded.found.path), outlook_of, loaded, due, self.settings, elsewhere)
 
     async def why(self, caller: Caller, request_id: str) -> Why:
-        """Why a request read what it read of the cache. Raises `NotFound`."""
+        """Why a request read what it read from the cache. Raises `NotFound`."""
         return await why_request(self._services.store, self._loader, caller, request_id)
 
     async def effort(self, caller: Caller, conversation_id: str) -> str:
@@ -253,17 +253,17 @@ class Sessions:
         return (await self._loader.current(caller, conversation_id)).run.sampling.thinking_effort
 
     async def efforts(self, caller: Caller, conversation_id: str) -> tuple[EffortChoice, ...]:
-        """The thinking efforts to choose from, with what changing to each costs now; no model is asked."""
+        """The thinking efforts to choose from, with the cost of changing to each now. No model is asked."""
         return await effort_choices(await self._loader.current(caller, conversation_id), self._services)
 
     async def lost_since(self, caller: Caller, conversation_id: str, before: str) -> CacheLoss | None:
-        """What the next request can't read that it could with the effort `before`; None where nothing is lost."""
+        """What the next request can't read that it could with the effort `before`. Returns None if nothing is lost."""
         return await lost_since(await self._loader.current(caller, conversation_id), self._services, before)
 
     async def prune(self, caller: Caller, conversation_id: str) -> Pruning | None:
-        """Prune now, below the threshold too; None when there is nothing to prune.
+        """Prune now, below the threshold too. Returns None if there is nothing to prune.
 
-        Raises `InvalidRequest` in a layout that does not show stubs in the place of old results.
+        Raises `InvalidRequest` in a layout that shows no stubs.
         """
         loaded = await self._loader.current(caller, conversation_id)
         layout = loaded.setting.layout
@@ -279,26 +279,26 @@ class Sessions:
         return pruning
 
     async def begin_anew(self, caller: Caller, conversation_id: str, *, why: str) -> Session:
-        """`/new`: see `Moves.begin_anew`."""
+        """`/new`: see `SessionChanges.begin_anew`."""
         return await self._moves.begin_anew(caller, conversation_id, why=why)
 
     async def resume(self, caller: Caller, conversation_id: str, session_id: str, *, why: str) -> Session:
-        """`/resume ID`: see `Moves.resume`."""
+        """`/resume ID`: see `SessionChanges.resume`."""
         return await self._moves.resume(caller, conversation_id, session_id, why=why)
 
     async def undo(self, caller: Caller, session_id: str) -> Session:
-        """`/undo`: see `Moves.undo`."""
+        """`/undo`: see `SessionChanges.undo`."""
         return await self._moves.undo(caller, session_id)
 
     async def view(self, caller: Caller, conversation_id: str) -> SessionView:
-        """Where the conversation is."""
+        """The conversation's sessions."""
         figures = await self.figures(caller, conversation_id)
         sessions = await self._services.store.sessions.sessions(caller, conversation_id)
         current = next(session for session in sessions if session.id == figures.current_id)
         return SessionView(current, sessions, await self.compacts(caller, conversation_id), figures)
 
     async def figures(self, caller: Caller, conversation_id: str) -> SessionFigures:
-        """What is said of the sessions of a conversation beside their rows."""
+        """The figures of a conversation's sessions."""
         conversation = await self._services.store.conversations.conversation(caller, conversation_id)
         totals = await self._services.store.notices.totals(caller, conversation_id)
         decided = [
@@ -308,7 +308,7 @@ class Sessions:
         return SessionFigures(conversation.session_id, totals.messages, totals.tokens, totals.questions, numbers)
 
     async def close(self) -> None:
-        """End what runs: a compaction that was not committed has changed nothing, and is taken up again later."""
+        """Stop running jobs. A compaction that was not committed changed nothing and is repeated later."""
         await self._worker.close()
         if self.recall is not None:
             await self.recall.close()

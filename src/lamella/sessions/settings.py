@@ -1,4 +1,4 @@
-"""What a deployment sets of sessions."""
+"""The deployment's settings of sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from lamella.cache.weighing import Trigger
 from lamella.core.tokens import Threshold
 
 SummariserChoice = Literal["configured", "cheapest"]
-"""Which model summarises where a second one is configured: that one, or whichever costs less each time."""
+"""Which model summarises if a second one is configured: `configured`, that one; `cheapest`, the cheaper of both each
+time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,5 +42,5 @@ class SessionSettings:
 
 
 def trigger_of(settings: SessionSettings) -> Trigger:
-    """What a deployment has chosen."""
+    """The deployment's compaction trigger."""
     return Trigger(settings.compaction, settings.keep_recent, settings.compact_when, settings.floor)

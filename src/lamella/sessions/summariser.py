@@ -22,7 +22,7 @@ import structlog
 
 from lamella.agent.request import Prepared
 from lamella.agent.side import SideAnswer
-from lamella.cache.economics import Elsewhere
+from lamella.cache.economics import OtherSummariser
 from lamella.cache.weighing import SILENT
 from lamella.context.choices import INCLUDED, usable
 from lamella.context.documents import key_of
@@ -44,13 +44,11 @@ from lamella.core.ports import OpenModel
 from lamella.core.records import Caller
 from lamella.core.sessions import SessionSummary
 from lamella.core.tokens import Usage
-from lamella.sessions.askers import LiveWindow, Reader, SummaryRequest, with_instruction
-from lamella.sessions.material import Piece, conversation, packed, text_of
 from lamella.sessions.settings import SummariserChoice
 from lamella.sessions.summary import (
     LEAST,
     Refused,
-    Wanted,
+    SummaryOptions,
     checked,
     condense_instruction,
     data_instruction,
@@ -69,54 +67,57 @@ from lamella.sessions.summary_check import (
     line_ranks,
     with_missing,
 )
+from lamella.sessions.summary_input import Piece, conversation, packed, text_of
+from lamella.sessions.summary_models import LiveWindow, Reader, SummaryRequest, with_instruction
 from lamella.turns.loader import TurnContext
 from lamella.turns.services import Services
 
 log = structlog.get_logger()
 
 LEAST_ROOM = 500
-"""Local tokens of data below which a model is not asked: its window is too small to read a conversation in pieces."""
+"""The smallest window, in local tokens of data, in which a model can read a conversation in pieces."""
 
 REFUSALS = 4
 """How often pieces are made smaller that a provider finds too large: a counter may be wrong by a factor of 16."""
 
 SAFE = 0.95
-"""How much of a limit is used that follows from what a provider said of a refused request."""
+"""The share of a limit that is used, if the limit is known from a refusal only."""
 
 
-class SecondSource(Protocol):
-    """Another model for summaries, where one is configured (`app`)."""
+class SummaryModelSource(Protocol):
+    """Another model for summaries, if one is configured (`app`)."""
 
     choice: SummariserChoice
 
     async def open(self) -> OpenModel:
-        """The model; raises a `LamellaError` when it can't be reached by what is configured."""
+        """Open the model. Raises a `LamellaError` if it can't be reached."""
         ...
 
     def facts(self) -> ModelFacts:
-        """What is known of the model; raises as `open` does."""
+        """The facts of the model. Raises as `open` does."""
         ...
 
 
-def elsewhere(second: SecondSource | None, own: ModelFacts) -> Elsewhere | None:
-    """What a summary by the second model costs beside one by the conversation's own; None where there is none, nobody
-    knows its price, or it can't be reached by what is configured."""
+def elsewhere(second: SummaryModelSource | None, own: ModelFacts) -> OtherSummariser | None:
+    """The relative cost of a summary by the second model. Returns None if there is none, its price is unknown, or it
+    can't be reached.
+    """
     if second is None:
         return None
     with suppress(LamellaError):  # whoever asks it for a summary is told
-        return Elsewhere.of(second.facts(), own, always=second.choice == "configured")
+        return OtherSummariser.of(second.facts(), own, always=second.choice == "configured")
     return None
 
 
 NOTHING_YET = ("empty", "recent", "little", SILENT)
-"""The codes of compactions that were not made because there was nothing to do yet: no model was asked."""
+"""Codes of compactions that were skipped because there was nothing to do: no model was asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotCompacted:
-    """Nothing changed, and why. `again`: it may be tried once more without anything else having changed.
+    """No compaction, and why. `again`: it may be retried although nothing else has changed.
 
-    `code` names the reason where the figures in `why` change from one time to the next. `hint` says what to do.
+    `code` names the reason, since the figures in `why` vary. `hint` says what to do.
     """
 
     why: str
@@ -126,17 +127,18 @@ class NotCompacted:
 
 
 WAY_OUT = (
-    "The conversation goes on: when its window is full, the oldest messages are left out of it and found by search. "
+    "The conversation continues: if its window is full, the oldest messages leave it and can be found by search. "
     "/compact tries again now; another model, or LAMELLA_COMPACTION_MODEL, may do better."
 )
-"""What to do when a summary can't be made."""
+"""What to do if a summary can't be made."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummarySource:
-    """What a summary is of: `turns` of the window that `loaded` has, with about `tokens` local tokens in it; `kept`
-    stand after them, and stay. `room`: the local tokens that it is to keep to beside other summaries; None: it stands
-    alone."""
+    """The source of a summary: `turns` of the window of `loaded`, with about `tokens` local tokens. `kept` are the
+    turns after them, which stay. `room`: the local tokens that the summary may have besides other summaries; None
+    without others.
+    """
 
     loaded: TurnContext
     turns: Sequence[Turn]
@@ -161,11 +163,11 @@ class _Made:
 
 @dataclass(slots=True)
 class _Making:
-    """A summary while it is made: what was chosen for it, and what was spent on it so far."""
+    """A summary in progress: the choices, and the usage so far."""
 
     caller: Caller
     source: SummarySource
-    wanted: Wanted
+    wanted: SummaryOptions
     chosen: dict[str, Json] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     asked: int = 0
@@ -174,11 +176,11 @@ class _Making:
 
     @property
     def asking(self) -> SummaryRequest:
-        """What is asked after the live window."""
+        """The instruction after the live window."""
         return SummaryRequest(self.source.turns, self.wanted, self.asked, self.source.kept)
 
     def heard(self, answer: SideAnswer) -> str | NotCompacted | None:
-        """The text of an answer, or why it is none; None if its request was too large for the provider."""
+        """The text of an answer, or why it is not usable; None if the request was too large for the provider."""
         self.usage += answer.usage
         self.asked += 1
         if isinstance(answer.error, ProviderContextOverflow):
@@ -192,23 +194,23 @@ class _Making:
         return NotCompacted(text.why, True, "no_summary", WAY_OUT) if isinstance(text, Refused) else text
 
 
-Ask = Callable[[Wanted], Awaitable[SideAnswer | None]]
-"""Asks for a summary; None: the request is larger than the window."""
+Ask = Callable[[SummaryOptions], Awaitable[SideAnswer | None]]
+"""Asks for a summary; None if the request exceeds the window."""
 
 Groups = Sequence[Sequence[Piece]]
-"""Data, in as many requests as it takes."""
+"""Data, split into as many requests as necessary."""
 
 
 class Summariser:
-    """Makes summaries; stores nothing but its requests, and what it spent where nothing came of it."""
+    """Makes summaries. Stores only its requests, and the usage of failed attempts."""
 
-    def __init__(self, services: Services, second: SecondSource | None = None) -> None:
+    def __init__(self, services: Services, second: SummaryModelSource | None = None) -> None:
         self._services = services
         self._second = second
 
     async def summary_of(self, caller: Caller, source: SummarySource) -> SessionSummary | NotCompacted:
         """The summary, or why there is none. Raises `NotFound` and `StoreFailed`."""
-        making = _Making(caller, source, Wanted(source.focus, source.longest, room=source.room))
+        making = _Making(caller, source, SummaryOptions(source.focus, source.longest, room=source.room))
         try:
             made = await self._make(making)
         except NotFound:
@@ -230,7 +232,7 @@ class Summariser:
         return SessionSummary(text, count_tokens(text), making.usage, report, made_from)
 
     async def _make(self, making: _Making) -> _Made | NotCompacted:
-        """The summary by whoever is chosen: after the live window if it fits, else of the stored rows."""
+        """The summary: after the live window if it fits, else from stored rows."""
         live = LiveWindow(self._services, making.source.loaded)
         reading, prepared = await self._chosen(making, live)
         if prepared is None:
@@ -242,8 +244,8 @@ class Summariser:
         return await reading.bounded(made)
 
     async def _chosen(self, making: _Making, live: LiveWindow) -> tuple[SummaryInPieces, Prepared | None]:
-        """Who is asked, and why: the second model if there is one, and if it pays. Also the request after
-        the live window; None if the stored rows are read instead.
+        """The chosen model, and why: the second model if there is one and it pays. Also the request after the live
+        window; None if stored rows are read instead.
         """
         source, own = making.source, Reader.own(self._services, making.source.loaded)
         making.chosen, reading = {"model": own.name}, SummaryInPieces(making, own)
@@ -264,15 +266,15 @@ class Summariser:
         making.chosen = {"model": other.name if costs[1] < costs[0] else own.name, **figures}
         return (second, None) if costs[1] < costs[0] else (reading, prepared)
 
-    async def _ask_live(self, making: _Making, live: LiveWindow, wanted: Wanted) -> SideAnswer | None:
+    async def _ask_live(self, making: _Making, live: LiveWindow, wanted: SummaryOptions) -> SideAnswer | None:
         asked = replace(making.asking, wanted=wanted)
         prepared = await live.prepared(asked)
         return await live.ask(making.caller, asked, prepared) if prepared is not None else None
 
 
 async def _repaired(making: _Making, ask: Ask) -> _Made | NotCompacted | None:
-    """The summary; one that lacks much is asked for once more, and whatever comes of that, the first one is kept unless
-    the second is better. None if the request is too large.
+    """The summary. If it lacks much, it is made once more; the better one is kept. Returns None if the request is too
+    large.
     """
     first = await _attempt(making, ask, None)
     if not isinstance(first, _Made) or not first.check.is_bad:
@@ -300,10 +302,10 @@ async def _made(making: _Making, text: str) -> _Made:
 
 
 class SummaryInPieces:
-    """A summary of stored rows that are sent as data: in one request if they fit, else in pieces.
+    """A summary of stored rows, sent as data: in one request if they fit, else in pieces.
 
-    The summaries of the pieces are joined, here and nowhere else: summaries of sessions are never merged.
-    A request that the provider finds too large is made of less: whatever the counter says, it fits after a few times.
+    The summaries of pieces are joined; summaries of sessions never are. If the provider finds a request too large, it
+    is made smaller, repeatedly.
     """
 
     def __init__(self, making: _Making, reader: Reader) -> None:
@@ -320,7 +322,7 @@ class SummaryInPieces:
         return self._room >= LEAST_ROOM
 
     def has_at_most(self, tokens: int) -> None:
-        """Ask with so many local tokens at most: the provider found more too large."""
+        """Limit requests to so many local tokens: the provider found more too large."""
         self._room = min(self._room, tokens - self._order)
 
     async def summary(self) -> _Made | NotCompacted:
@@ -351,8 +353,8 @@ class SummaryInPieces:
         return await self.shorter([made.text])
 
     async def shorter(self, parts: Sequence[str]) -> _Made:
-        """One summary of the parts: put together if that is short enough, else condensed by the model; what is too long
-        even then loses lines, which the check reports.
+        """One summary of the parts: concatenated if short enough, else condensed by the model. If still too long it
+        loses lines, which the check reports.
         """
         making, text = self._making, joined(parts)
         while count_tokens(text) > making.wanted.longest:
@@ -371,9 +373,7 @@ class SummaryInPieces:
         return await self._reader.ask(making.caller, data, order, making.source.turns[-1], making.asked)
 
     async def _smaller(self, groups: Groups) -> Groups | None:
-        """The same in smaller groups, since the provider found the first one too large; None if that was done often
-        enough.
-        """
+        """The same in smaller groups, because the provider found the first too large; None after too many attempts."""
         size = await asyncio.to_thread(lambda: sum(piece.tokens for piece in groups[0]))
         less = min(self._making.less, 0.5) if self._refusals else self._making.less
         self._room = int((min(self._room, size) + self._order) * less) - self._order
@@ -406,7 +406,7 @@ class SummaryInPieces:
         return done
 
     async def _condensed(self, parts: Sequence[str]) -> list[str]:
-        """Fewer summaries of the same; none if the model does not make them: what was paid for is kept then."""
+        """Fewer summaries of the same content. If the model fails, the paid ones are kept."""
         making = self._making
         groups = packed([Piece(f"Part {n}:", part) for n, part in enumerate(parts, start=1)], self._room)
         wanted = replace(making.wanted, longest=max(LEAST, making.wanted.longest // len(groups)))
@@ -428,13 +428,13 @@ def _failed(error: LamellaError) -> NotCompacted:
 
 
 def _less(refusal: ProviderContextOverflow) -> float:
-    """The share of a refused request that may fit: by what the provider said of it, else half."""
+    """The share of a refused request that may fit: by the refusal's figures, else half."""
     counted, limit = refusal.counted, refusal.limit
     return max(limit / counted * SAFE, 0.25) if counted and limit and limit < counted else 0.5
 
 
 def _pieces(source: SummarySource) -> tuple[Piece, ...]:
-    """The turns as data; a document is shown whose text has stood in a window."""
+    """The turns as data. A document is included if its text was in a window."""
     shown = {
         decision.subject.rpartition("@")[0]
         for decision in source.loaded.decisions
@@ -445,7 +445,7 @@ def _pieces(source: SummarySource) -> tuple[Piece, ...]:
 
 
 def _check(text: str, source: SummarySource) -> Check:
-    """Compare a summary with everything that whoever wrote it may have seen."""
+    """Compare a summary with everything that its model may have seen."""
     loaded = source.loaded
     tools = loaded.setting.conversation.tools
     items = items_of(source.turns, {tool.name for tool in tools if tool.when_old == "summarize"})

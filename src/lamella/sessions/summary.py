@@ -1,4 +1,4 @@
-"""What a summary is asked for, and when what came back is one. Pure."""
+"""The instructions for summaries, and the validation of the answer. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lamella.core.counting import beginning_of, count_tokens
 from lamella.core.knowledge import bases_of_window
 from lamella.core.messages import StopReason, Turn
 from lamella.core.sessions import SessionSummary
-from lamella.sessions.material import framed, neutral
 from lamella.sessions.summary_check import TOP, Check
+from lamella.sessions.summary_input import framed, neutral
 
 MAX_OUTPUT = 6_000
-"""Tokens of a summary's answer, thinking included: its length is most of what a compaction costs."""
+"""Maximum output of a summary's request, thinking included: output is most of a compaction's cost."""
 
 LONGEST = 4_000
 """Local tokens of a summary."""
@@ -44,19 +44,19 @@ SYSTEM = _PROMPTS.joinpath("summariser.md").read_text("utf-8").strip()
 
 
 def longest_in(room: int) -> int:
-    """Local tokens of a summary in a window that has room for so many."""
+    """Local tokens of a summary in a window with room for so many."""
     return max(LEAST, min(LONGEST, int(room * SHARE)))
 
 
 def words_of(tokens: int) -> int:
-    """How many words are asked for where so many tokens are allowed: 1,500 of 4,000."""
+    """The number of words to ask for, for so many tokens: 1,500 for 4,000."""
     return tokens * 3 // 80 * 10
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a summary is to be: with most room for the `focus`, of `longest` local tokens at most; `before` says what
-    the summary before this one lacked. `room`: it is asked for with no more tokens than this, and taken if it has more.
+class SummaryOptions:
+    """Options of a summary: its `focus`, at most `longest` local tokens; `before` says what the previous attempt
+    lacked. `room`: ask for at most so many tokens, but accept more.
     """
 
     focus: str = ""
@@ -66,14 +66,14 @@ class Wanted:
 
     @property
     def words(self) -> str:
-        """How many words it is asked for with."""
+        """The number of words to ask for."""
         room = self.longest if self.room is None else max(LEAST, self.room)
         return f"{words_of(min(self.longest, room)):,}"
 
 
 def instruction(
     turns: Sequence[Turn],
-    wanted: Wanted = Wanted(),
+    wanted: SummaryOptions = SummaryOptions(),
     *,
     material: str = "",
     stays: bool = False,
@@ -81,9 +81,9 @@ def instruction(
 ) -> str:
     """The message after a live window that asks for the summary of its `turns`.
 
-    Data comes first, in frames that nothing in it can close: `material` and an index of the messages. What is asked
-    stands last. `stays`: newer messages stand between these and the instruction, and are kept. `room` are the local
-    tokens of the whole window, of which the index takes a small share; None: as many as it needs.
+    Data comes first, in frames that it can't close: `material` and an index of the messages. The instruction comes
+    last. `stays`: newer messages between these and the instruction are kept. `room` are the local tokens of the whole
+    window, of which the index takes a small share; None: as many as it needs.
     """
     parts = [framed("material", material)] if material else []
     parts.append(framed("index", index_of(turns, None if room is None else int(room * INDEX_SHARE))))
@@ -93,33 +93,34 @@ def instruction(
     return "\n\n".join([*parts, *_wishes(wanted)])
 
 
-def data_instruction(wanted: Wanted, part: int = 1, parts: int = 1) -> str:
-    """What stands after a conversation that is sent as data, or after one of several parts of it."""
+def data_instruction(wanted: SummaryOptions, part: int = 1, parts: int = 1) -> str:
+    """The text after a conversation, or a part of it, that is sent as data."""
     of = f"Above stands part {part} of {parts} of the conversation. The others are summarised separately: summarise "
     said = [f"{of}only this one."] if parts > 1 else []
     return "\n\n".join([_order(_IDS_OF_DATA, wanted), *said, *_wishes(wanted)])
 
 
-def condense_instruction(wanted: Wanted) -> str:
-    """What stands after the summaries of consecutive parts of one conversation."""
+def condense_instruction(wanted: SummaryOptions) -> str:
+    """The text after the summaries of consecutive parts of one conversation."""
     return "\n\n".join([_CONDENSE.format(words=wanted.words), *_wishes(wanted)])
 
 
-def _order(ids: str, wanted: Wanted) -> str:
+def _order(ids: str, wanted: SummaryOptions) -> str:
     return _SUMMARY.format(ids=ids, words=wanted.words)
 
 
-INSTRUCTION = _order(_IDS_OF_INDEX, Wanted())
+INSTRUCTION = _order(_IDS_OF_INDEX, SummaryOptions())
 
 
-def _wishes(wanted: Wanted) -> list[str]:
+def _wishes(wanted: SummaryOptions) -> list[str]:
     focus = [f"Give most room to this: {wanted.focus}"] if wanted.focus else []
     return [*focus, _lacked(wanted.before)] if wanted.before is not None else focus
 
 
 def index_of(turns: Sequence[Turn], room: int | None = None) -> str:
-    """A line with the id and the first words of each message; where `room` has not enough tokens for all, of each
-    second one, each third one, and so on. Each line says how many follow that are not listed."""
+    """A line with the id and the first words of each message. If `room` is too small, every second or third is listed
+    and so on; each line says how many are skipped after it.
+    """
     each = 1
     while True:
         text = "\n".join(_line(turns[at : at + each]) for at in range(0, len(turns), each))
@@ -141,7 +142,7 @@ def _beginning(text: str) -> str:
 
 
 def _lacked(check: Check) -> str:
-    """What an earlier summary left out or made up. The items are quoted from the material."""
+    """What an earlier summary omitted or invented. The items are quoted from the material."""
     lines = ["You wrote a summary of this before, which was not kept. Write it again, whole."]
     asked = [item for item in check.missing if item.rank <= TOP]
     if asked:
@@ -156,7 +157,7 @@ def _lacked(check: Check) -> str:
 
 
 def literal(turns: Sequence[Turn]) -> SessionSummary:
-    """The summary of a session that hardly said anything: what was said."""
+    """The summary of a very short session: its messages, word for word."""
     lines = ["# Said"]
     for turn in turns:
         lines.append(f"- User: “{turn.user.text.strip()}” [{turn.user.id}]")
@@ -169,13 +170,13 @@ def literal(turns: Sequence[Turn]) -> SessionSummary:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What came back is no summary, and why."""
+    """The answer is not a summary, and why."""
 
     why: str
 
 
 def checked(text: str, stop: StopReason | None, *, called_tools: bool, source_tokens: int) -> str | Refused:
-    """The summary, or why it is none: empty, cut off, a call, or not shorter than what it stands for."""
+    """The summary, or why it is unusable: empty, cut off, a call, or not shorter than its source."""
     text = neutral(text.strip())
     size = count_tokens(text)
     if called_tools:
@@ -204,8 +205,9 @@ def joined(summaries: Sequence[str]) -> str:
 
 
 def shortened(summary: str, ranks: Sequence[int], most: int) -> tuple[str, int]:
-    """The summary with so many local tokens at most, and how many of its lines are left out or cut: those of the
-    highest rank first, and of the same rank the last ones."""
+    """The summary with at most so many local tokens, and the number of lines cut or left out: highest rank first, the
+    last ones first within a rank.
+    """
     if count_tokens(summary) <= most:
         return summary, 0
     lines = summary.split("\n")

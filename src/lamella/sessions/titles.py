@@ -1,4 +1,4 @@
-"""Titles of conversations: asked of a model once, in the background, and never in the place of the user's own."""
+"""Titles of conversations: written by a model once, in the background. A user's own title is never replaced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 
 from lamella.agent.request import RequestIdentity, side_prompt, side_request
 from lamella.agent.side import SideAnswer
-from lamella.background import Again
+from lamella.background import Retry
 from lamella.core.errors import CallerError, ConfigurationError, NotFound
 from lamella.core.knowledge import bases_of_steps
 from lamella.core.messages import StopReason, TurnStatus
@@ -20,9 +20,9 @@ from lamella.core.ports import OpenModel
 from lamella.core.prompt import Sampling
 from lamella.core.records import Caller, Job, NewJob, TurnRecord
 from lamella.core.tokens import Usage
-from lamella.sessions.askers import heard
-from lamella.sessions.material import framed
-from lamella.sessions.summariser import SecondSource
+from lamella.sessions.summariser import SummaryModelSource
+from lamella.sessions.summary_input import framed
+from lamella.sessions.summary_models import heard
 from lamella.turns.loader import TurnContext, TurnLoader
 from lamella.turns.services import Services
 from lamella.turns.turn import Finished
@@ -33,21 +33,21 @@ TITLE = "title"
 """The kind of the job, and the purpose of its request."""
 
 LONGEST = 80
-"""Characters of a title; a longer one is none."""
+"""Maximum characters of a title; a longer answer is rejected."""
 
 SHOWN = 2_000
-"""Characters of the message, and of the answer, that whoever writes the title gets to read."""
+"""Characters of the message and of the answer that the title's model reads."""
 
 MAX_OUTPUT = 1_024
 """Tokens of the answer: some models think before a few words."""
 
 SECONDS = 60.0
-"""The most that a title may take."""
+"""The time limit of a title in seconds."""
 
 PROMPT = files("lamella.sessions").joinpath("prompts", "title.md").read_text("utf-8").strip()
 
 _EXPECTED = Usage(input=500, output=15)
-"""What asking for a title is about billed: for a comparison of two models."""
+"""The approximate usage of a title, to compare two models."""
 
 _LABEL = re.compile(r"^(?:title|titel|titre|título)\s*:\s*", re.IGNORECASE)
 _QUOTED = re.compile(r"^([\"'“”„«»‘’*_`]+)(.+?)[\"'“”„«»‘’*_`]+$")
@@ -55,13 +55,13 @@ _QUOTED = re.compile(r"^([\"'“”„«»‘’*_`]+)(.+?)[\"'“”„«»‘�
 
 @dataclass(frozen=True, slots=True)
 class NoTitle:
-    """What came back is no title, and why."""
+    """The answer is not a title, and why."""
 
     why: str
 
 
 def titled(answer: SideAnswer) -> str | NoTitle:
-    """The title of an answer: its first line that says something, without marks around it; or why there is none."""
+    """The title in an answer: its first meaningful line, without markup; or why there is none."""
     if answer.called_tools:
         return NoTitle("the model called a tool instead of answering")
     if answer.stop_reason is not StopReason.END_TURN:
@@ -75,7 +75,7 @@ def titled(answer: SideAnswer) -> str | NoTitle:
 
 
 def _bare(line: str) -> str:
-    """A line without what is around a title; empty where it only announces one."""
+    """A line without markup around a title; empty if it only announces one."""
     line = "".join(" " if unicodedata.category(one).startswith("C") and one != "\u200d" else one for one in line)
     line = " ".join(line.split()).lstrip("#>- ")
     line = _LABEL.sub("", _unquoted(line))
@@ -91,20 +91,20 @@ def _unquoted(line: str) -> str:
 class Titles:
     """Writes titles of conversations whose title is their first words; failing leaves those."""
 
-    def __init__(self, loader: TurnLoader, services: Services, second: SecondSource | None) -> None:
+    def __init__(self, loader: TurnLoader, services: Services, second: SummaryModelSource | None) -> None:
         self._loader = loader
         self._services = services
         self._second = second
 
     def wanted(self, finished: Finished) -> NewJob | None:
-        """The job for a conversation that has just got its first answer; None where there is nothing to do."""
+        """The job for a conversation after its first answer; None if it needs none."""
         turn = finished.turns[-1]
         if finished.conversation.titled_by not in ("nobody", "words") or turn.status is not TurnStatus.FINISHED:
             return None
         payload = {"turn": turn.id}
         return NewJob(TITLE, finished.conversation.id, "the first answer", self._services.clock.now(), payload)
 
-    async def write(self, job: Job) -> Again | None:
+    async def write(self, job: Job) -> Retry | None:
         """Do a job of `wanted`."""
         store = self._services.store
         try:
@@ -123,7 +123,7 @@ class Titles:
         answer = await self._ask(job.caller, loaded, opened, turn)
         if answer.error is not None:
             log.warning("no title", conversation_id=conversation.id, why=answer.error.message)
-            return Again(answer.error.message)
+            return Retry(answer.error.message)
         title = titled(answer)
         if isinstance(title, NoTitle):
             log.warning("no title", conversation_id=conversation.id, why=title.why)
@@ -132,7 +132,7 @@ class Titles:
         return None
 
     async def _model(self, loaded: TurnContext) -> OpenModel:
-        """The model of the summaries where there is one, and where it is to be the cheaper one, if it is; else the
+        """The summaries' model if there is one (and if cheaper, where the cheaper one is wanted); else the
         conversation's own.
         """
         main = OpenModel(loaded.run.model, loaded.run.account)

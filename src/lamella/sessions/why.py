@@ -1,4 +1,4 @@
-"""Gathers what is stored of a request and of the one before it, and asks why it read what it read."""
+"""Loads the stored facts of a request and the one before it, and explains what it read from the cache."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def _left(
 
 
 async def newest_request(store: Store, caller: Caller, conversation_id: str) -> RequestRecord | None:
-    """The newest request of the conversation's path, billed or not; None when it has made none."""
+    """The newest request of the conversation's path, billed or not. Returns None if there is none."""
     conversation = await store.conversations.conversation(caller, conversation_id)
     return await _last(store, caller, conversation.place)
 
@@ -79,8 +79,9 @@ async def _before(store: Store, caller: Caller, request: RequestRecord) -> Reque
 
 
 async def _sibling(store: Store, caller: Caller, request: RequestRecord, parent: Place) -> RequestRecord | None:
-    """The first request of the newest earlier turn that stands in the same place: a question that is answered again has
-    no request before it on its path, and yet its window was sent before. The same model's, if it was asked."""
+    """The first request of the newest earlier turn at the same place. A question that is answered again has no request
+    before it on its path, yet its window was sent before. Prefers the same model.
+    """
     around = PageQuery(LOOKED_BACK, request.turn_id), PageQuery(LOOKED_BACK, order="asc")
     for query in around:
         known = (await store.turns.turns(caller, request.conversation_id, query)).data

@@ -21,7 +21,7 @@ from lamella.context.layout import Layout
 from lamella.core.counting import aside
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.messages import Turn, TurnStatus, UserMessage
-from lamella.core.models import EFFORT_LEVELS, OFF, AskedThinking, asked_thinking, tokens_of
+from lamella.core.models import EFFORT_LEVELS, OFF, RequestedThinking, asked_thinking, tokens_of
 from lamella.core.prompt import Kind, Prompt, Segment, WireBlock
 from lamella.core.records import Caller, ConversationSnapshot, LastBill, StoredDecision
 from lamella.core.sessions import Session
@@ -32,7 +32,7 @@ from lamella.turns.services import Services
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """What a window is made of, in tokens."""
+    """The parts of a window, in tokens."""
 
     system: int
     summary: int
@@ -52,7 +52,7 @@ class Breakdown:
 
 
 def breakdown(segments: Sequence[Segment], turns: Sequence[Turn], calibration: float) -> Breakdown:
-    """The parts of a window: `turns` are those that stand in it."""
+    """The parts of a window. `turns` are those in it."""
     sums = dict.fromkeys(("system", "summary", "kept", "definitions", "calls"), 0)
     calling = {step.id for turn in turns for step in turn.steps if step.calls}
     for segment in segments:
@@ -75,15 +75,15 @@ _NOTHING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class WindowState:
-    """Where a conversation stands. `tokens` are those of its window: `measured` by the last request's bill, or counted.
+    """The state of a conversation. `tokens` is the size of its window: `measured` by the last bill, or counted.
 
-    `messages` are those in the window, answers included. `last` is the last bill. `asked` is what the model is asked of
-    the thinking effort.
+    `messages` counts those in the window, answers included. `last` is the last bill. `asked` are the thinking
+    parameters.
     """
 
     model: str
     effort: str
-    asked: AskedThinking
+    asked: RequestedThinking
     session: Session
     messages: int
     tokens: int
@@ -92,11 +92,11 @@ class WindowState:
     last: Usage | None
     parts: Breakdown
     caution: str | None = None
-    """What is not known of the model."""
+    """Facts that are unknown for the model."""
 
 
 async def window_state(loader: TurnLoader, services: Services, caller: Caller, conversation_id: str) -> WindowState:
-    """Where a conversation stands now. Raises `NotFound`, and `InvalidRequest` for a model that is not there."""
+    """The current state of a conversation. Raises `NotFound`, and `InvalidRequest` for an unknown model."""
     loaded = await loader.current(caller, conversation_id)
     bill = loaded.found.last_bill
     measured = bill is not None and is_of_window(bill, loaded.found.decisions)
@@ -119,7 +119,7 @@ async def window_state(loader: TurnLoader, services: Services, caller: Caller, c
 
 
 def is_of_window(bill: LastBill, decisions: Iterable[StoredDecision]) -> bool:
-    """Whether this bill is of the answer that goes on, and nothing was taken out of the window or put back since."""
+    """Whether this bill is of the answer that continues, and the window has not changed since."""
     if not bill.followed:
         return False
     moved = [s.at for s in decisions if s.decision.kind in (DecisionKind.SESSION, DecisionKind.PRUNE)]
@@ -127,7 +127,7 @@ def is_of_window(bill: LastBill, decisions: Iterable[StoredDecision]) -> bool:
 
 
 def parts_of(loaded: TurnContext, now: datetime) -> Breakdown:
-    """What the window is made of before a next message, also one that is larger than its budget."""
+    """The parts of the window before a next message, even if it exceeds its budget."""
     turns = [turn for turn in loaded.found.path if turn.status is not TurnStatus.RUNNING]
     whole = _before_the_next(loaded, now)
     nothing = {segment.id for segment in whole.rendered[-1].segments}
@@ -147,9 +147,9 @@ _BOUNDLESS = 1 << 48
 
 
 def as_it_stands(context: ContextInput, layout: Layout, previous: Assembled | None = None) -> Assembled:
-    """The window by what was decided so far, however large it is: nothing gives way to the budget.
+    """The window by the decisions so far, whatever its size: nothing gives way.
 
-    Documents that nobody has decided about are in it as far as the budget has room for them.
+    Undecided documents are included while the budget has room.
     """
     fixed = layout.for_model(context.model).is_fixed(Kind.PROJECT)
     none = admit(context, -1, project_is_fixed=fixed)
@@ -169,7 +169,7 @@ def _whole(
 
 
 def window_size(loaded: TurnContext) -> WindowSize:
-    """What the window weighs in which a conversation stands."""
+    """The size of the conversation's window."""
     setting, run, found = loaded.setting, loaded.run, loaded.found
     return WindowSize.of(
         setting.conversation,
@@ -185,7 +185,7 @@ def window_size(loaded: TurnContext) -> WindowSize:
 
 
 def _input(found: ConversationSnapshot) -> int:
-    """What the last bill would be for the window as it is now; 0 if there is none, or another session began since."""
+    """The last bill, adjusted to the current window; 0 if there is none, or another session began since."""
     bill = found.last_bill
     if bill is None or not bill.followed:
         return 0
@@ -201,16 +201,16 @@ _Window = tuple[Prompt, tuple[WireBlock, ...]]
 
 @dataclass(frozen=True, slots=True)
 class EffortChoice:
-    """An effort that a conversation may have. `lost` is what changing to it keeps the next request from reading."""
+    """A thinking effort to choose. `lost` is what changing to it loses of the cache."""
 
     effort: str
     current: bool
-    asked: AskedThinking
+    asked: RequestedThinking
     lost: CacheLoss | None
 
 
 async def effort_choices(loaded: TurnContext, services: Services) -> tuple[EffortChoice, ...]:
-    """Off, the levels and the current one, from none to most. Nothing is stored and nothing is sent."""
+    """Off, the levels and the current effort, from least to most. Nothing is stored or sent."""
     sampling, facts = loaded.run.sampling, loaded.run.model.facts
     now = sampling.thinking_effort
     window = await _windowed(loaded, services)

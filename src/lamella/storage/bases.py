@@ -28,8 +28,8 @@ from sqlalchemy import (
 from lamella.core.access import (
     DAILY_LIMIT,
     LONGEST_QUESTION,
+    AccessFacts,
     BaseContent,
-    BaseStanding,
     DescribedBy,
     Disclosure,
     Grant,
@@ -64,7 +64,7 @@ from lamella.storage.tables import (
 from lamella.storage.tables import knowledge_bases as bases
 
 
-def _base_of(row: RowMapping, standing: BaseStanding) -> KnowledgeBase:
+def _base_of(row: RowMapping, standing: AccessFacts) -> KnowledgeBase:
     return record(KnowledgeBase, row, content=record(BaseContent, row), level=level_of(standing))
 
 
@@ -221,7 +221,7 @@ class AccessRows(Rows):
         own_base(connection, caller, base_id)
         if subject.id == caller.user_id:
             raise InvalidRequest(
-                "The owner of a knowledge base reads all of it.", hint="Name somebody else.", param="subject_id"
+                "The owner of a knowledge base reads all of it.", hint="Name another user.", param="subject_id"
             )
         name = name_of(connection, subject)
         granting = Granting(subject, name, level, caller.user_id, at)

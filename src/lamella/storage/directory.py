@@ -66,7 +66,7 @@ def _check_admins(connection: Connection) -> None:
     active = select(func.count()).select_from(users).where(users.c.role == Role.ADMIN, ~users.c.disabled)
     if connection.execute(active).scalar_one() == 0:
         raise InvalidRequest(
-            "This is the only admin: nobody could keep users and keys.", hint="Make another user admin first."
+            "This is the only admin: nobody else could manage users and keys.", hint="Make another user admin first."
         )
 
 

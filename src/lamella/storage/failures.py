@@ -39,7 +39,7 @@ def failure(error: SQLAlchemyError) -> StoreFailed:
         if symptom in cause.lower():
             return StoreFailed(message, hint=hint)
     log.error("the database failed", cause=cause)
-    said = "What was to be stored contradicts what is stored." if isinstance(error, IntegrityError) else _FAILED
+    said = "The data contradicts stored data." if isinstance(error, IntegrityError) else _FAILED
     return StoreFailed(said, hint="Nothing was changed. The server's log has the cause.")
 
 

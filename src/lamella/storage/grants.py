@@ -12,7 +12,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, RowMapping, String, delete, insert, select, type_coerce
 
-from lamella.core.access import BaseStanding, Grant, GrantChange, GrantLevel, Group, Subject, level_of
+from lamella.core.access import AccessFacts, Grant, GrantChange, GrantLevel, Group, Subject, level_of
 from lamella.core.counting import count_tokens
 from lamella.core.errors import NotFound
 from lamella.core.ids import Ids
@@ -25,7 +25,7 @@ from lamella.storage.rows import record
 from lamella.storage.tables import grant_changes, grants, group_members, groups, knowledge_bases, users
 
 
-def standings(connection: Connection, caller: Caller, base_ids: Sequence[str]) -> Mapping[str, BaseStanding]:
+def standings(connection: Connection, caller: Caller, base_ids: Sequence[str]) -> Mapping[str, AccessFacts]:
     """What is known about the caller and each of these bases."""
     user_id = caller.user_id
     # A word that no role or level has is no error here: `level_of` takes it for `none`.
@@ -43,7 +43,7 @@ def standings(connection: Connection, caller: Caller, base_ids: Sequence[str]) -
     for row in connection.execute(of_groups):
         by_group[row.knowledge_base_id].append(row.level)
     return {
-        base_id: BaseStanding(
+        base_id: AccessFacts(
             user_id=user_id,
             role=None if asker is None else asker.role,
             disabled=asker is None or asker.disabled,

@@ -91,7 +91,7 @@ def _held(job: Job) -> tuple[ColumnElement[bool], ...]:
 def _lost(job: Job) -> LeaseLost:
     return LeaseLost(
         f"The lease of this {job.kind} for {job.subject} is lost: its job has ended, or another worker has it.",
-        hint="Let it go: whoever has it finishes it.",
+        hint="Drop it: another worker has the job.",
     )
 
 

@@ -8,13 +8,13 @@ from types import TracebackType
 from lamella.core.clock import SystemClock
 from lamella.core.ids import Ids, RandomIds
 from lamella.storage.bases import AccessRows
-from lamella.storage.conversations.beginnings import BeginningRows
 from lamella.storage.conversations.branches import BranchRows
 from lamella.storage.conversations.conversations import ConversationRows
 from lamella.storage.conversations.documents import FoundDocumentRows
 from lamella.storage.conversations.queue import NoticeRows, QueueRows
 from lamella.storage.conversations.requests import RequestRows
 from lamella.storage.conversations.sessions import SessionRows
+from lamella.storage.conversations.snapshots import BeginningRows
 from lamella.storage.conversations.turns import TurnRows
 from lamella.storage.database import Database
 from lamella.storage.directory import DirectoryRows

@@ -1,4 +1,4 @@
-"""Checks the arguments of a call against the JSON schema of its tool, and says what would be accepted."""
+"""Validates the arguments of a call against its tool's JSON schema, and says what would be accepted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_PROBLEMS = 6
 """Problems that one answer names."""
 
 MAX_PROBLEM = 240
-"""Characters of one of them: it repeats what the model wrote."""
+"""Maximum characters of one problem, since it quotes the model."""
 
 MAX_FIELDS = 30
 """Fields of a schema that an answer lists."""
@@ -23,9 +23,9 @@ _TYPES = ("type", "enum", "const", "minimum", "maximum", "minLength", "maxLength
 
 
 def wrong_schema(schema: str) -> str:
-    """What keeps a JSON schema from checking the arguments of a call, or "".
+    """Why a JSON schema can't be used to validate arguments, or "".
 
-    It has to be whole in itself: nothing is fetched for it.
+    It must be self-contained: nothing is fetched.
     """
     try:
         parsed = decode_object(schema)
@@ -42,7 +42,7 @@ def wrong_schema(schema: str) -> str:
 
 
 def check_arguments(schema: str, arguments: Mapping[str, Json]) -> str:
-    """What is wrong with the arguments, where, and what is accepted; "" when they fit.
+    """What is wrong with the arguments, where, and what is accepted; "" if they are valid.
 
     The schema has passed `wrong_schema`.
     """
@@ -57,9 +57,9 @@ def check_arguments(schema: str, arguments: Mapping[str, Json]) -> str:
 
 
 def fitted(schema: str, arguments: JsonObject) -> tuple[JsonObject, str]:
-    """The arguments as a tool takes them, and what is wrong with them, or "".
+    """The arguments for a tool, and what is wrong with them, or "".
 
-    Where they fit no other way, the text of an object or a list that a model encoded twice is read as what it holds.
+    If they are otherwise invalid, a string that contains an encoded object or list is decoded.
     """
     wrong = check_arguments(schema, arguments)
     if not wrong:
@@ -71,7 +71,7 @@ def fitted(schema: str, arguments: JsonObject) -> tuple[JsonObject, str]:
 
 
 def _read(value: Json, property: Json) -> Json:
-    """What a text holds, where the schema asks for an object or a list; else the value as it is."""
+    """The decoded value of a string, if the schema expects an object or a list; else the value."""
     types = set(_types(property))
     if not isinstance(value, str) or "string" in types or not types & {"object", "array"}:
         return value
@@ -83,7 +83,7 @@ def _read(value: Json, property: Json) -> Json:
 
 
 def _types(property: Json) -> Iterator[Json]:
-    """The types that a property may have, also where it is one of several."""
+    """The types that a property may have, including alternatives."""
     if isinstance(property, dict):
         wanted = property.get("type")
         yield from wanted if isinstance(wanted, list) else [wanted]
@@ -94,7 +94,7 @@ def _types(property: Json) -> Iterator[Json]:
 
 
 def _validator(schema: JsonObject) -> jsonschema_rs.Validator:
-    """Its patterns run in linear time where they can and are bounded where they can't; references stay inside it."""
+    """Its patterns run in linear time if possible and are bounded otherwise; references stay inside the schema."""
     return jsonschema_rs.validator_for(dict(schema), offline=True)
 
 
@@ -130,7 +130,7 @@ def _value(value: Json) -> str:
 
 
 def _wrong_in(schema: JsonObject) -> str:
-    """What providers ask of a schema beyond what JSON Schema does, where it fails; or ""."""
+    """Which rule of providers, beyond JSON Schema, a schema violates; or ""."""
     if schema.get("type") != "object":
         return f"its input schema has the type {schema.get('type')!r}, not 'object'"
     properties = schema.get("properties", {})

@@ -1,6 +1,6 @@
-"""Runs the calls of one step together; whatever happens becomes a result that the model can act on.
+"""Runs the calls of one step together. Every outcome becomes a result for the model.
 
-Long results: the model sees the beginning, the whole is kept as a document that `read_file` reads on in.
+If a result is long, the model sees its beginning, and the whole is stored as a document that `read_file` can read.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ MAX_SHOWN = 120_000
 """Characters of a result that the model sees at most."""
 
 MAX_KEPT = 2_000_000
-"""Characters that are kept of one result; nobody reads on further."""
+"""Maximum characters stored of one result."""
 
 _NOTICE = 400
-"""Characters of `MAX_SHOWN` that are left for saying what is missing."""
+"""Characters of `MAX_SHOWN` reserved for the note about what is missing."""
 
 
 async def keep_rest(result: ToolResult, scope: ToolScope) -> ToolResult:
-    """The result, cut where it is too long for one reading, with a first line that says how to read on."""
+    """The result, cut if it is too long, with a first line that says how to read on."""
     content = result.content
     if len(content) <= MAX_SHOWN:
         return result
@@ -62,7 +62,7 @@ async def _keep(result: ToolResult, scope: ToolScope) -> str:
 
 
 GRACE = 0.5
-"""Seconds that a call that was cut off has to let go of what it holds. Then it is left to itself."""
+"""Seconds that a cancelled call has to clean up. Then it is abandoned."""
 
 _DENIED = "It did not run. Do not call it again in the same way."
 
@@ -80,7 +80,7 @@ class _Watch:
         self._since = asyncio.get_running_loop().time()
 
     def seconds(self) -> float | None:
-        """None where it was not started."""
+        """None if it was not started."""
         return None if self._since is None else asyncio.get_running_loop().time() - self._since
 
 
@@ -97,11 +97,11 @@ class ToolRunner:
         malformed: Mapping[str, str],
         done: Callable[[ToolResult, float | None], None],
     ) -> tuple[ToolResult, ...]:
-        """One result for each call, in call order; `done` hears of each as it arrives, with the seconds that it ran.
+        """One result for each call, in call order. `done` is called with each as it arrives, with its seconds.
 
-        A call that did not run took none. The wait for the user does not count.
+        A call that did not run has none. Waiting for the user does not count.
 
-        `malformed` names the calls whose arguments were no JSON object, with what the model wrote.
+        `malformed` maps calls whose arguments were not a JSON object to what the model wrote.
         """
 
         async def one(call: ToolCall) -> ToolResult:
@@ -127,7 +127,7 @@ class ToolRunner:
             return _failed(call, f"{call.name} failed.")
 
     def _checked(self, call: ToolCall, malformed: str | None) -> tuple[Tool, Invocation]:
-        """The tool of a call and what it is asked; raises `ToolFailed` for what can't be called, or not so."""
+        """The tool of a call and its arguments. Raises `ToolFailed` if the call is invalid."""
         tool = self._registry.find(call.name)
         if tool is None:
             raise ToolFailed(self._no_tool(call.name))
@@ -160,7 +160,7 @@ async def _approved(tool: Tool, scope: ToolScope, call: Invocation) -> None:
 
 
 async def _within(tool: Tool, scope: ToolScope, call: Invocation) -> object:
-    """What the tool gives; raises `ToolFailed` after its time, whether or not it lets itself be cancelled."""
+    """The tool's output. Raises `ToolFailed` after its timeout, even if it ignores cancellation."""
     work = asyncio.ensure_future(tool.run(scope, call))
     try:
         await asyncio.wait({work}, timeout=tool.timeout)
@@ -179,17 +179,17 @@ async def _cut_off(work: asyncio.Task[str | ToolOutput], name: str, call_id: str
     work.add_done_callback(_let_go)
     await asyncio.wait({work}, timeout=GRACE)
     if not work.done():
-        log.warning("a tool goes on although it was cut off", tool=name, call_id=call_id)
+        log.warning("a tool continues although it was cancelled", tool=name, call_id=call_id)
 
 
 def _let_go(work: asyncio.Task[str | ToolOutput]) -> None:
-    """Nobody waits for what a call that was cut off may still raise."""
+    """Ignores errors that an abandoned call raises later."""
     if not work.cancelled():
         work.exception()
 
 
 def _result(call: ToolCall, output: object) -> ToolResult:
-    """The result of what a tool gave; raises `ToolFailed` for what is no result."""
+    """The result from a tool's output. Raises `ToolFailed` for an invalid output."""
     if isinstance(output, str):
         output = ToolOutput(output)
     if not isinstance(output, ToolOutput) or not isinstance(output.content, str):
@@ -198,7 +198,7 @@ def _result(call: ToolCall, output: object) -> ToolResult:
 
 
 def _unicode(text: str) -> str:
-    """The text with whatever no wire and no database takes replaced: lone surrogates and NUL."""
+    """The text with characters replaced that can't be sent or stored: unpaired surrogates and NUL."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "�")
 
 

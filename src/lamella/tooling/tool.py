@@ -20,7 +20,7 @@ from lamella.tooling.arguments import wrong_schema
 
 
 class ToolKind(StrEnum):
-    """What a tool does to a turn: a `search` brings documents, so the citation reminder follows it."""
+    """The effect of a tool on a turn. For example, the citation reminder follows a `search`."""
 
     SEARCH = "search"
     OTHER = "other"
@@ -30,9 +30,9 @@ class Documents(Protocol):
     """The documents that tools bring into the conversation of a call."""
 
     async def keep(self, found: FoundDocument) -> Attachment:
-        """Store a document for the conversation and give it with its number.
+        """Store a document for the conversation, and return it with its number.
 
-        What was kept before, the same text from the same place, has the number and id that it has.
+        The same text from the same place keeps its number and id.
         """
         ...
 
@@ -43,29 +43,28 @@ class Documents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a user says to a call; `reason` is told to the model."""
+    """The user's decision on a call. `reason` is shown to the model."""
 
     approved: bool
     reason: str = ""
 
 
 class ApprovalAsker(Protocol):
-    """Where calls wait for the user."""
+    """Asks the user about calls."""
 
     async def ask(self, call: Invocation, name: str) -> Verdict:
-        """What the user says, however long that takes."""
+        """Wait for the user's decision."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ToolScope:
-    """On whose behalf and where a call runs. `attachments` are the files in the window, those of the project, and what
-    tools brought into the conversation, whose text is read from `documents`. None: nothing can be kept here; without
-    `approvals` nobody can be asked.
+    """The context of a call. `attachments` are the files in the window and the project, and documents from tools, whose
+    text is read from `documents`. None: nothing can be stored here. Without `approvals` the user can't be asked.
 
     `turns` are those in the window, the running one last, with its steps so far. `agent_id` is the turn's agent,
-    `base_ids` the knowledge bases that its message names, `project_files` the files of its project. `room`: local
-    tokens that are free in the window for this call; None where nobody knows.
+    `base_ids` the knowledge bases named by its message, `project_files` the files of its project. `room`: free local
+    tokens in the window for this call; None if unknown.
     """
 
     caller: Caller
@@ -90,8 +89,8 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A result with more to it than its text. `queries` are all that a search ran, where it ran more than asked; `rich`
-    is what people are shown, as JSON.
+    """A result with additional data. `queries` are all queries of a search that ran more than asked; `rich` is JSON for
+    people.
     """
 
     content: str
@@ -117,19 +116,19 @@ class Tool(Protocol):
 
 
 def needs_approval(tool: Tool) -> bool:
-    """Whether the user is asked before each call: a tool says so by an attribute `needs_approval`."""
+    """Whether the user is asked before each call: the tool's attribute `needs_approval`."""
     return bool(getattr(tool, "needs_approval", False))
 
 
 class ToolSource(Protocol):
-    """Where tools come and go while the process runs."""
+    """A source of tools that come and go while the process runs."""
 
     def tools(self) -> Sequence[Tool]:
-        """What it offers now. Each has a name that providers take, and a schema that passes `wrong_schema`."""
+        """The current tools. Each has a valid name, and a schema that passes `wrong_schema`."""
         ...
 
     def find(self, name: str) -> Tool | None:
-        """The tool of this name. One that can't be reached now is found too: its calls say why they fail."""
+        """The tool of this name. An unreachable tool is returned too: its calls fail with the reason."""
         ...
 
     def may_come(self, name: str) -> bool:
@@ -137,15 +136,15 @@ class ToolSource(Protocol):
         ...
 
     async def settled(self) -> None:
-        """Come back when what it offers at the start is known."""
+        """Returns when the initial tools are known."""
         ...
 
 
 class Registry:
     """Tools by name: those of the deployment, which stay, and those of `sources`.
 
-    Raises `ConfigurationError` for a name or a schema that no provider would take. A replay does not check arguments,
-    since what was called was called, nor the schemas of a trace without content.
+    Raises `ConfigurationError` for a name or a schema that providers refuse. A replay does not validate arguments,
+    because the calls were made, nor schemas of a trace without content.
     """
 
     def __init__(
@@ -170,14 +169,14 @@ class Registry:
             self._tools[tool.spec.name] = tool
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What models are told, sorted by name: the list is pinned for a conversation when it begins."""
+        """The tools for models, sorted by name: a conversation pins the list when it begins."""
         offered = {tool.spec.name: tool.spec for source in self._sources for tool in source.tools()}
         offered |= {name: tool.spec for name, tool in self._tools.items()}
         return tuple(offered[name] for name in sorted(offered) if self._allows(name))
 
     def newest(self, pinned: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
-        """The list of a conversation that had `pinned` and may take another: what there is, and of `pinned` what may
-        only be missing because its source was not reached yet.
+        """The new list of a conversation that had `pinned`: the current tools, and pinned ones that may be missing only
+        because their source was not reached yet.
         """
         there = {spec.name: spec for spec in self.specs()}
         missing = (spec for spec in pinned if spec.name not in there)
@@ -185,7 +184,7 @@ class Registry:
         return tuple(there[name] for name in sorted(there))
 
     async def settled(self) -> None:
-        """Come back when the tools of all sources are known, or have had their time."""
+        """Returns when the tools of all sources are known, or their time is over."""
         for source in self._sources:
             await source.settled()
 
@@ -195,7 +194,7 @@ class Registry:
         return bool(self._sources)
 
     def only(self, specs: Iterable[ToolSpec]) -> Registry:
-        """Of the tools, those that a conversation has: what is not in its list can't be called."""
+        """The registry with a conversation's tools only: others can't be called."""
         view = Registry((), self._sources, checks_arguments=self.checks_arguments)
         view._tools = self._tools
         view._allowed = frozenset(spec.name for spec in specs)
@@ -212,8 +211,8 @@ class Registry:
         return tuple(sorted(self._allowed)) if self._allowed is not None else tuple(s.name for s in self.specs())
 
     def acts_unasked(self, name: str) -> bool:
-        """Whether calls of this name change something outside and the user is not asked before each: where several
-        models answer, one of them runs them.
+        """Whether calls of this tool have side effects and run without asking the user. If several models answer, only
+        one runs them.
         """
         tool = self.find(name)
         return tool is not None and bool(getattr(tool, "side_effects", False)) and not needs_approval(tool)
@@ -228,7 +227,7 @@ class Registry:
 
 
 def _check(spec: ToolSpec) -> None:
-    """What every provider asks of a tool: a name, and a JSON Schema of an object."""
+    """Providers require a name and a JSON Schema of type object."""
     if not spec.name.strip():
         raise ConfigurationError("A tool has no name.", hint="Name it.")
     wrong = wrong_schema(spec.input_schema)
@@ -249,7 +248,7 @@ class FunctionTool:
         self._arguments = arguments
 
     async def run(self, scope: ToolScope, call: Invocation) -> str | ToolOutput:
-        """See `Tool.run`. A function that is not async runs in a thread. What is no text goes to the model as JSON."""
+        """See `Tool.run`. A function that is not async runs in a thread. A result that is not text is sent as JSON."""
         given = msgspec.structs.asdict(msgspec.convert(call.arguments, self._arguments))
         if inspect.iscoroutinefunction(self._function):
             result = await self._function(**given)

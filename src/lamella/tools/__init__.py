@@ -1,1 +1,1 @@
-"""What a model can call: the protocol, the runner, and the tools that ship."""
+"""The tools that ship."""

@@ -51,8 +51,8 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 @dataclass(frozen=True, slots=True)
-class WebPlace:
-    """Where a page lies: what is asked, of whom. `host` is a name in ASCII or an address, `target` path and query."""
+class WebAddress:
+    """The address of a page. `host` is a name in ASCII or an address, `target` path and query."""
 
     scheme: str
     host: str
@@ -68,8 +68,8 @@ class WebPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
-    """Addresses that may be opened although they are not public; `port` None: at the usual ports."""
+class AllowedAddress:
+    """Addresses that may be opened although they are not public; `port` None: the default ports."""
 
     network: Network
     port: int | None = None
@@ -81,25 +81,25 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class AddressPolicy:
-    """What may be opened: everything public at the usual ports, and what is allowed by name."""
+    """The addresses that may be opened: public ones at default ports, and allowed ones."""
 
-    allowed: tuple[Allowance, ...] = ()
+    allowed: tuple[AllowedAddress, ...] = ()
 
-    def place(self, url: str) -> WebPlace:
-        """What a URL means; raises `ToolFailed` for one that is not opened, whatever it would resolve to."""
+    def place(self, url: str) -> WebAddress:
+        """The address in a URL. Raises `ToolFailed` if it may not be opened, before any name is resolved."""
         place = _read(url)
         ports = {*PORTS.values(), *(allowance.port for allowance in self.allowed)}
         if place.port not in ports:
             raise ToolFailed(f"Port {place.port} is not opened: only 80 and 443 are.")
         return place
 
-    def follow(self, place: WebPlace, location: str) -> WebPlace:
-        """Where a redirect leads; raises as `place` does."""
+    def follow(self, place: WebAddress, location: str) -> WebAddress:
+        """The address of a redirect. Raises as `place` does."""
         if _FORBIDDEN.search(location):
             raise ToolFailed(f"{place.host} redirects to something that is no address.")
         return self.place(urljoin(place.url, location))
 
-    def addresses(self, place: WebPlace, found: Iterable[str]) -> tuple[str, ...]:
+    def addresses(self, place: WebAddress, found: Iterable[str]) -> tuple[str, ...]:
         """The addresses that a host has, all of them; raises `ToolFailed` when one of them may not be opened."""
         addresses = [_address(one) for one in found]
         for address in addresses:
@@ -115,20 +115,21 @@ class AddressPolicy:
         return tuple(dict.fromkeys(map(str, addresses)))
 
 
-def allowances(text: str) -> tuple[Allowance, ...]:
-    """The allowances of a setting: addresses or networks with a port or without, such as `10.1.2.0/24, [::1]:8080`.
+def allowances(text: str) -> tuple[AllowedAddress, ...]:
+    """The allowed addresses of a setting: addresses or networks, with or without a port, such as `10.1.2.0/24,
+    [::1]:8080`.
 
     Raises `ConfigurationError`.
     """
     return tuple(_allowance(one.strip()) for one in text.split(",") if one.strip())
 
 
-def _allowance(text: str) -> Allowance:
+def _allowance(text: str) -> AllowedAddress:
     match = re.fullmatch(r"(?:\[([0-9a-f:./]+)\]|([0-9./]+))(?::(\d{1,5}))?|([0-9a-f:./]+)", text.lower())
     try:
         if match is None or (match[3] and not 0 < int(match[3]) < 65_536):
             raise ValueError
-        return Allowance(ip_network(match[1] or match[2] or match[4]), int(match[3]) if match[3] else None)
+        return AllowedAddress(ip_network(match[1] or match[2] or match[4]), int(match[3]) if match[3] else None)
     except ValueError:
         raise ConfigurationError(
             f"“{text}” is no address or network.",
@@ -138,7 +139,7 @@ def _allowance(text: str) -> Allowance:
 
 
 def refusal(address: Address) -> str:
-    """What an address is that no page of the web can have, or ""."""
+    """Why an address is not public, or ""."""
     for network, name in _REFUSED:
         if address.version == network.version and address in network:
             return name
@@ -151,14 +152,14 @@ def refusal(address: Address) -> str:
 
 
 def _address(text: str) -> Address:
-    """An address as a resolver gives it; one with a zone is of one link and nothing else."""
+    """An address from a resolver. One with a zone is link-local."""
     try:
         return ip_address(text.partition("%")[0])
     except ValueError:
         raise ToolFailed(f"{text[:80]} is no address.") from None
 
 
-def _read(url: str) -> WebPlace:
+def _read(url: str) -> WebAddress:
     if len(url) > MAX_URL:
         raise ToolFailed(f"The URL has {len(url)} characters; {MAX_URL} are the most.")
     if _FORBIDDEN.search(url):
@@ -172,17 +173,17 @@ def _read(url: str) -> WebPlace:
     if scheme not in PORTS:
         raise ToolFailed("Only http and https URLs are opened.", hint="Write it in full: https://example.org/page.")
     if "@" in parts.netloc:
-        raise ToolFailed("A URL with a user name or a password is not opened.", hint="Leave out what is before the @.")
+        raise ToolFailed("A URL with a user name or a password is not opened.", hint="Leave out the part before the @.")
     target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
     if not target.startswith("/"):
         raise ToolFailed("This is no URL.")
     if port == 0:
         raise ToolFailed("Port 0 is not opened: only 80 and 443 are.")
-    return WebPlace(scheme, _host(parts.netloc, parts.hostname or ""), port or PORTS[scheme], target)
+    return WebAddress(scheme, _host(parts.netloc, parts.hostname or ""), port or PORTS[scheme], target)
 
 
 def _host(netloc: str, name: str) -> str:
-    """A host as it is asked for, in one spelling only."""
+    """A host in its canonical spelling."""
     if netloc.startswith("["):
         return _literal(name)
     try:
@@ -208,7 +209,7 @@ def _literal(name: str) -> str:
 
 
 def _dotted(host: str) -> str:
-    """An IPv4 address of four decimal numbers; every other spelling of one hides where it leads."""
+    """An IPv4 address of four decimal numbers; other spellings would disguise it and are refused."""
     try:
         return str(IPv4Address(host))
     except ValueError:

@@ -30,7 +30,7 @@ from lamella.core.records import FoundDocument
 from lamella.knowledge.extraction import Extraction, Extractor
 from lamella.llm.failures import cause_of
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
-from lamella.tools.addresses import AddressPolicy, WebPlace
+from lamella.tools.addresses import AddressPolicy, WebAddress
 from lamella.tools.read_file import piece_of
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -43,10 +43,10 @@ _ENCODINGS = {"": 0, "identity": 0, "gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
 class Resolver(Protocol):
-    """Where names are looked up."""
+    """Resolves names."""
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
-        """All addresses of a host; raises `OSError` when it has none."""
+        """All addresses of a host. Raises `OSError` if it has none."""
         ...
 
 
@@ -61,7 +61,7 @@ class SystemResolver:
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """How much one page may cost. Sizes in bytes: `max_bytes` as it comes and again once it is unpacked."""
+    """The limits of a page. Sizes in bytes: `max_bytes` applies to the response and to the unpacked content."""
 
     seconds: float = 25.0
     silence: float = 10.0
@@ -71,7 +71,7 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPage:
-    """What was fetched, unpacked; `media_type` as its server calls it, "" when it does not."""
+    """A fetched page, unpacked. `media_type` is the server's, "" if missing."""
 
     url: str
     media_type: str
@@ -80,7 +80,7 @@ class FetchedPage:
 
 
 class _Pinned(httpcore2.AsyncNetworkBackend):
-    """Connects to the checked addresses whatever it is asked for: no name is looked up a second time."""
+    """Connects only to the checked addresses: no name is resolved a second time."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._addresses = addresses
@@ -140,7 +140,7 @@ class Fetcher:
         raise ToolFailed(f"{place.host}: more than {self._limits.redirects} redirects.")
 
     @asynccontextmanager
-    async def _asked(self, place: WebPlace) -> AsyncIterator[httpcore2.Response]:
+    async def _asked(self, place: WebAddress) -> AsyncIterator[httpcore2.Response]:
         addresses = self._policy.addresses(place, await self._resolve(place))
         silence = self._limits.silence
         url = httpcore2.URL(scheme=place.scheme, host=place.host, port=place.port, target=place.target)
@@ -167,7 +167,7 @@ class Fetcher:
         except (httpcore2.NetworkError, httpcore2.ProtocolError, ssl.SSLError, OSError) as error:
             raise ToolFailed(f"{place.host} can't be reached: {cause_of(error, began=False)}.") from None
 
-    async def _resolve(self, place: WebPlace) -> Sequence[str]:
+    async def _resolve(self, place: WebAddress) -> Sequence[str]:
         try:
             return [str(ip_address(place.host))]
         except ValueError:
@@ -177,7 +177,7 @@ class Fetcher:
         except (OSError, UnicodeError):
             raise ToolFailed(f"There is no host {place.host}.", hint="Check the address.") from None
 
-    async def _page(self, place: WebPlace, response: httpcore2.Response) -> FetchedPage:
+    async def _page(self, place: WebAddress, response: httpcore2.Response) -> FetchedPage:
         if not 200 <= response.status < 300:
             raise ToolFailed(f"{place.host} answered with status {response.status}.")
         media_type, _, parameters = _header(response, b"content-type").partition(";")
@@ -188,7 +188,7 @@ class Fetcher:
         data = await self._body(place, response)
         return FetchedPage(place.url, media_type, charset[1].lower() if charset else "", data)
 
-    async def _body(self, place: WebPlace, response: httpcore2.Response) -> bytes:
+    async def _body(self, place: WebAddress, response: httpcore2.Response) -> bytes:
         encoding = _header(response, b"content-encoding").strip().lower()
         if encoding not in _ENCODINGS:
             raise ToolFailed(f"{place.host} sent the page in the encoding “{encoding[:40]}”, which was not asked for.")
@@ -238,7 +238,7 @@ class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class OpenUrl:
-    """Opens what the fetcher's policy lets it open."""
+    """Opens pages that the fetcher's policy allows."""
 
     fetcher: Fetcher
     extractor: Extractor
@@ -273,7 +273,7 @@ class OpenUrl:
 
 
 def _in_utf8(page: FetchedPage) -> bytes:
-    """The bytes of a page, in UTF-8 where its server names another encoding for a text."""
+    """The bytes of a page, converted to UTF-8 if its server names another encoding for a text."""
     is_text = page.media_type.startswith("text/") or page.media_type.endswith(("xml", "json"))
     if is_text and _CHARSETS.fullmatch(page.charset):
         try:

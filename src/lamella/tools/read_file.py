@@ -15,7 +15,7 @@ from lamella.core.json import Json, encode_text
 from lamella.core.messages import Attachment
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller
-from lamella.core.words import words_of
+from lamella.core.word_split import words_of
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
 
 PIECE = 12_000
@@ -49,7 +49,7 @@ class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class EarlierFiles(Protocol):
-    """Where the files of a conversation are that its window no longer begins with."""
+    """Finds files of a conversation that are no longer in its window."""
 
     async def attached(self, caller: Caller, conversation_id: str, file_id: str) -> Attachment:
         """A file of any message of the conversation; raises `NotFound`."""
@@ -100,7 +100,7 @@ class ReadFile:
 
 
 def piece_of(attachment: Attachment, text: str, offset: int) -> PromptDocument:
-    """The part of a document's text that one reading gives, from `offset` to the end of a sentence."""
+    """One piece of a document's text, from `offset` to the end of a sentence."""
     end = min(offset + PIECE, len(text))
     if end < len(text):
         end = max(text.rfind("\n", offset + PIECE // 2, end), text.rfind(". ", offset + PIECE // 2, end), -1) + 1 or end

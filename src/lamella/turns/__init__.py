@@ -1,1 +1,1 @@
-"""A turn from its first row to its last: load, begin, run, finish; and what recovers it after a crash."""
+"""A turn from its first row to its last: load, begin, run, finish, and recover after a crash."""

@@ -1,4 +1,4 @@
-"""Whether a message can be answered, and what would be sent for it: seen before anything is stored or sent."""
+"""Checks whether a message can be answered, before anything is stored or sent."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from lamella.turns.session_choices import completed
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
-    """A loaded turn, with what its provider counted if it was asked, and its first window or why there is none.
+class AdmittedTurn:
+    """A loaded turn with the provider's count, if it was asked, and its first window or the reason why there is none.
 
     The run sends this window with its first request, so a message's window is assembled once.
     """
@@ -35,11 +35,11 @@ class Admission:
     services: Services
     reminders: Sequence[str]
 
-    async def of(self, contexts: Sequence[TurnContext], turn: Turn, *, can_compact: bool) -> list[Admitted]:
-        """Which of the models can answer; raises the first reason when none of them can.
+    async def of(self, contexts: Sequence[TurnContext], turn: Turn, *, can_compact: bool) -> list[AdmittedTurn]:
+        """The models that can answer. Raises the first reason if none can.
 
-        Nothing is compacted for one model while another can answer. A request near the limit is counted by its
-        provider, so that one that is over it is compacted first.
+        No compaction is made for one model while another can answer. Near the limit the provider is asked to count, so
+        that a window that is too large is compacted first.
         """
         found = [await self._admitted(loaded, turn, can_compact=can_compact) for loaded in contexts]
         if found[0].refusal is not None and all(one.refusal for one in found):
@@ -51,7 +51,7 @@ class Admission:
             for one in found
         ]
 
-    async def _admitted(self, loaded: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
+    async def _admitted(self, loaded: TurnContext, turn: Turn, *, can_compact: bool) -> AdmittedTurn:
         seen = await self._looked_at(loaded, turn, can_compact=can_compact)
         if seen.draft is None:
             return seen
@@ -67,23 +67,23 @@ class Admission:
         loaded = replace(loaded, run=run.with_count(counted, assembled.report.estimate))
         return await self._looked_at(loaded, turn, can_compact=can_compact)
 
-    async def _looked_at(self, loaded: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
+    async def _looked_at(self, loaded: TurnContext, turn: Turn, *, can_compact: bool) -> AdmittedTurn:
         return await aside(len(loaded.found.path), self._seen, loaded, turn, can_compact=can_compact)
 
-    def _seen(self, loaded: TurnContext, turn: Turn, *, can_compact: bool) -> Admitted:
+    def _seen(self, loaded: TurnContext, turn: Turn, *, can_compact: bool) -> AdmittedTurn:
         context, run = first_context(loaded, turn, self.services.registry, self.reminders), loaded.run
         asking = replace(context, can_compact=can_compact)
         try:
             made = draft(asking, loaded.setting.layout, run.model, run.account, loaded.line)
         except ContextLengthExceeded as error:
-            return Admitted(loaded, refusal=error)
+            return AdmittedTurn(loaded, refusal=error)
         # A window that asks for no compaction is the same whether or not one would be possible.
-        return Admitted(loaded, replace(made, context=context))
+        return AdmittedTurn(loaded, replace(made, context=context))
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The request that a message would make: as it would be stored, with all its blocks. Its ids are empty."""
+    """The request that a message would make, with all its blocks. Its ids are empty."""
 
     record: RequestRecord
     blocks: tuple[StoredBlock, ...]
@@ -92,7 +92,7 @@ class Preview:
 async def preview(
     caller: Caller, new: NewTurn, loader: TurnLoader, services: Services, reminders: Sequence[str]
 ) -> Preview:
-    """The first request of `new`. Raises what beginning a turn raises, and `TurnInProgress` while one runs."""
+    """The first request of `new`. Raises the errors of beginning a turn, and `TurnInProgress` while one runs."""
     query = replace(TurnQuery.of(new), runs=new.runs[:1])
     [loaded] = await loader.load_all(caller, query, keep=False)
     setting, run = loaded.setting, loaded.run

@@ -1,7 +1,8 @@
 """The effective settings of a turn: layout, marker policy, agent, project, tools, system prompt, thinking effort.
 
-What differs from the turn before is a decision, so that a window never changes without a reason. So are changed
-grants (what came from a knowledge base is left out, or is there again), and going to the session of an earlier turn.
+Each difference from the turn before is stored as a decision, so a window never changes without a reason. Two more
+changes are decisions: a changed grant (content of a knowledge base is withheld, or shown again), and the change to the
+session of an earlier turn.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from lamella.core.messages import Turn
 from lamella.core.models import EFFORT_SUBJECT, OFF, effort_named, effort_of, tokens_of
 from lamella.core.prompt import Kind, ToolSpec
 from lamella.core.records import (
-    LEAVE,
+    UNCHANGED,
     AgentAndProject,
     Caller,
     Choices,
@@ -35,13 +36,13 @@ from lamella.core.records import (
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
 
 OFFERED = "offered tools"
-"""The subject of decisions about what is offered beside the list that a conversation has."""
+"""The subject of decisions about tools offered in addition to a conversation's list."""
 
 NONE = "none"
 """The outcome of a decision for nothing: no agent, no project, no tools."""
 
 REPLACES = "replaces_system"
-"""The number of an agent's decision that says whether its prompt stood in place of the system prompt."""
+"""The number in an agent's decision that says whether its prompt replaced the system prompt."""
 
 
 def layout_named(name: str, layouts: Mapping[str, Layout] = LAYOUTS) -> Layout:
@@ -72,7 +73,7 @@ class EffectiveSettings:
 
 def with_agent(conversation: Conversation, choices: Choices) -> Conversation:
     """The conversation with the agent that this turn has."""
-    if choices.agent_id is LEAVE:
+    if choices.agent_id is UNCHANGED:
         return conversation
     return replace(conversation, agent_id=choices.agent_id)
 
@@ -84,12 +85,11 @@ def setting_of(
     layouts: Mapping[str, Layout],
     effort: str = OFF,
 ) -> EffectiveSettings:
-    """What the turn asks for, else what an agent that it names asks for, else what the conversation says.
+    """The settings of the turn, else of the agent that it names, else of the conversation.
 
-    `effort` is the deployment's. Raises `InvalidRequest` for a layout, a marker policy or an effort that does not
-    exist.
+    `effort` is the deployment's. Raises `InvalidRequest` for an unknown layout, marker policy or effort.
     """
-    named = around.agent.layout if around.agent is not None and choices.agent_id is not LEAVE else None
+    named = around.agent.layout if around.agent is not None and choices.agent_id is not UNCHANGED else None
     layout = layout_named(choices.layout or named or conversation.layout, layouts)
     policy = policy_named(choices.marker_policy or _policy(conversation, layout, layouts))
     chosen = replace(
@@ -104,18 +104,18 @@ def setting_of(
 def _effort(conversation: Conversation, choices: Choices, agent: Agent | None, deployment: str) -> str:
     """The narrowest that says one: turn, agent that the turn names, conversation, its agent, deployment."""
     own = agent.thinking_effort if agent is not None else None
-    named = own if choices.agent_id is not LEAVE else None
+    named = own if choices.agent_id is not UNCHANGED else None
     return effort_named(choices.thinking_effort or named or conversation.thinking_effort or own or deployment)
 
 
 def _policy(conversation: Conversation, layout: Layout, layouts: Mapping[str, Layout]) -> str:
-    """The conversation's marker policy; where it is that of its layout, it goes with the layout."""
+    """The conversation's marker policy. If it is the default of its layout, it changes with the layout."""
     own, policy = layouts.get(conversation.layout), conversation.marker_policy
     return layout.markers if own is not None and own.markers == policy else policy
 
 
 def pinned_of(conversation: Conversation, around: AgentAndProject) -> Pinned:
-    """What stands around a conversation, to be kept as it is now; `conversation` is as it is stored."""
+    """The current agent, project and tools of a conversation, to be stored. `conversation` is the stored one."""
     project, kept = around.project, None
     if project is not None:
         files = tuple(file.file_id for file in project.files)
@@ -138,10 +138,10 @@ def last_settings(decisions: Sequence[Decision]) -> Mapping[str, Decision]:
 def changes(
     now: EffectiveSettings, pinned: Conversation, decisions: Sequence[Decision], who: str, deleted: Collection[str]
 ) -> tuple[Decision, ...]:
-    """The decisions that say what of the turn is not as before.
+    """The decisions for everything that changed since the turn before.
 
-    `pinned` is the conversation as it is stored: where nothing was decided, it is as it began. `deleted` are the
-    subjects (`agent`, `project`) whose last value is gone.
+    `pinned` is the conversation as stored; without decisions its settings are those it began with. `deleted` are the
+    subjects (`agent`, `project`) whose last value was deleted.
     """
     return tuple(_changes(now, pinned, last_settings(decisions), who, deleted))
 
@@ -167,11 +167,11 @@ def _changes(
 
 
 EFFORT_BEFORE = "before"
-"""The number of an effort's decision that says how many tokens of thinking were asked for before."""
+"""The number in an effort's decision with the previous tokens of thinking."""
 
 
 def _effort_change(effort: str, last: Decision | None, who: str) -> Iterator[Decision]:
-    """Where nothing was decided, a conversation began without thinking."""
+    """Without an earlier decision, a conversation began without thinking."""
     before = last.outcome if last is not None else OFF
     if before != effort:
         numbers = {EFFORT_BEFORE: float(tokens_of(before)), "after": float(tokens_of(effort))}
@@ -186,7 +186,7 @@ def effort_before(decided: Sequence[Decision]) -> str | None:
 
 
 def difference(before: Sequence[ToolSpec], after: Sequence[ToolSpec]) -> str:
-    """In words what is new, changed and gone in a list of tools, or ""."""
+    """A description of new, changed and removed tools, or ""."""
     old, new = {tool.name: tool for tool in before}, {tool.name: tool for tool in after}
     said = (
         ("added", sorted(new.keys() - old.keys())),
@@ -209,7 +209,7 @@ def offered(
 
 
 def taken(pinned: Sequence[ToolSpec], there: Sequence[ToolSpec], who: str, moment: str) -> tuple[Decision, ...]:
-    """The decision that a conversation takes the tools `there` at this moment; none where it has them."""
+    """The decision that a conversation takes the tools `there` now; none if it has them."""
     if tuple(pinned) == tuple(there):
         return ()
     names = ", ".join(spec.name for spec in there) or "none"
@@ -245,7 +245,7 @@ def _project(now: EffectiveSettings, last: Decision | None, who: str, deleted: b
 
 def _why(noun: str, id: str | None, name: str, outcome: str, before: str, deleted: bool) -> str:
     if id is None:
-        gone = "was deleted; the conversation goes on without it" if deleted else "is not used any more"
+        gone = "was deleted; the conversation continues without it" if deleted else "is not used any more"
         return f"the {noun} {_id(before)} {gone}"
     if before == NONE:
         return f"the {noun} “{name}” is used from here on"
@@ -274,7 +274,7 @@ def _names(tools: Sequence[ToolSpec]) -> str:
 
 
 def _fixed(layout: Layout, kind: Kind, segment: str) -> str | None:
-    """The segment that changes, where it stands in front of what stays: the one before where the new one is empty."""
+    """The segment that changes, if it precedes what stays: the old one if the new one is empty."""
     return segment if layout.is_fixed(kind) else None
 
 
@@ -305,11 +305,11 @@ def grant_changes(
     made = []
     for base, segment in closed.items():
         if before.get(f"{GRANT} {base}") != WITHHELD:
-            why = f"the grant on the knowledge base {base} is not full any more: what was made of it is left out"
+            why = f"the grant on the knowledge base {base} is not full any more: content made from it is left out"
             made.append(_decision(base, WITHHELD, why, segment))
     for base, segment in opened.items():
         if base not in closed and before.get(f"{GRANT} {base}") == WITHHELD:
-            why = f"the grant on the knowledge base {base} is full again: what was made of it is there again"
+            why = f"the grant on the knowledge base {base} is full again: content made from it is shown again"
             made.append(_decision(base, FULL, why, segment))
     return tuple(made)
 
@@ -338,16 +338,16 @@ def _decision(base: str, outcome: str, why: str, segment: str) -> Decision:
     return Decision(DecisionKind.SETTING, f"{GRANT} {base}", outcome, GRANT, why, first_changed=segment)
 
 
-CHANGE_WHY = "the conversation goes on from an earlier place"
+CHANGE_WHY = "the conversation continues from an earlier turn"
 
 
 def session_change(
     found: ConversationSnapshot, caller: Caller, ids: Ids, now: datetime
 ) -> SessionStep | SessionReturn | None:
-    """How the conversation gets into the session that the path of `found` stands in; None where it is in it.
+    """The change to the session of the path of `found`. Returns None if the conversation is in it.
 
-    A session that was only left for a branch goes on. One that ended stays as it is, with the summary that was made of
-    it: then a branch of it is opened, whose window is the one that it had up to there.
+    A session that was left for a branch continues. A session that ended stays closed with its summary: a branch of it
+    is opened, with the window that it had at that turn.
     """
     current, target = found.conversation.session_id, found.session
     if target.id == current:

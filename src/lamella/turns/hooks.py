@@ -1,6 +1,6 @@
-"""The hooks of a turn's runs: they store requests and decisions, keep documents, ask the user, and hear of stops.
+"""The hooks of a turn's runs: they store requests, decisions and documents, ask the user, and receive stops.
 
-A stop from this process is heard at once; those from other processes are looked up on one timer.
+Stops from this process arrive at once; those from other processes are polled by one timer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOOK_SECONDS = 0.04
 
 
 class Stops:
-    """Who asked which turn of this process, or which of its runs, to stop."""
+    """Requests to stop turns of this process, or their runs."""
 
     def __init__(self, bus: StreamBus, clock: Clock) -> None:
         self._bus = bus
@@ -53,19 +53,19 @@ class Stops:
             self._looking = None
 
     def stop(self, turn_id: str, run_id: str | None = None) -> None:
-        """Ask a turn to stop, or one of its runs: at once where it runs here, else through the bus."""
+        """Ask a turn or one of its runs to stop: directly if it runs here, else through the bus."""
         if turn_id in self._asked:
             self._event(turn_id, run_id).set()
         else:
             self._bus.stop(turn_id, run_id)
 
     async def is_stopped(self, turn_id: str) -> bool:
-        """Whether the turn was asked to stop already, here or in another process."""
+        """Whether the turn was asked to stop, here or in another process."""
         await self._look()
         return self._event(turn_id, None).is_set()
 
     async def requested(self, turn_id: str, run_id: str | None = None) -> None:
-        """Come back when the turn, or one of its runs, is asked to stop."""
+        """Returns when the turn or run is asked to stop."""
         await self._event(turn_id, run_id).wait()
 
     def _event(self, turn_id: str, run_id: str | None) -> asyncio.Event:
@@ -88,10 +88,10 @@ class Stops:
 
 
 FindFallback = Callable[[], Awaitable[Fallback | None]]
-"""Finds the model that answers in the place of another; None where there is none. Raises a `LamellaError`."""
+"""Finds the fallback model; None if there is none. Raises a `LamellaError`."""
 
 CompactHistory = Callable[[str], Awaitable[CompactedHistory | None]]
-"""Compacts what stands before a turn for the model of this name; None if that was not possible."""
+"""Compacts the history before a turn for the model of this name; None if that was not possible."""
 
 
 class TurnHooks(RunHooks):
@@ -119,7 +119,7 @@ class TurnHooks(RunHooks):
         self._compact = compact
 
     def prefer(self, run_id: str) -> None:
-        """The user goes on from this run."""
+        """The user continues from this run."""
         self.acting_run = self.preferred = run_id
 
     def emit(self, packet: Packet) -> None:

@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 FLUSH_SECONDS = 0.25
-"""The most that a killed process loses of what its clients have seen."""
+"""The longest part of a stream that a killed process loses."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class TurnLog:
 
 
 class Journal:
-    """Takes the packets of all turns of this process."""
+    """Receives the packets of all turns of this process."""
 
     def __init__(self, store: Store, bus: StreamBus, clock: Clock) -> None:
         self._store = store
@@ -55,7 +55,7 @@ class Journal:
         self._flusher = asyncio.create_task(self._flush_often())
 
     async def close(self) -> None:
-        """Store what is left and end. What the store does not take now is lost, and logged."""
+        """Store the rest and end. Packets that can't be stored are lost, and logged."""
         if self._flusher is not None:
             self._flusher.cancel()
             await asyncio.gather(self._flusher, return_exceptions=True)
@@ -65,7 +65,7 @@ class Journal:
             log.error("the last packets could not be stored", error=error.message)
 
     def open(self, owner: str, turn_id: str) -> None:
-        """A turn begins. It can be followed, and asked to stop, from now on."""
+        """A turn begins. From now on it can be followed and stopped."""
         self._logs[turn_id] = TurnLog(owner, turn_id)
         self._bus.open(turn_id)
 
@@ -75,7 +75,7 @@ class Journal:
         return turn.owner if turn is not None else None
 
     def append(self, turn_id: str, packet: Packet) -> None:
-        """Number a packet, hand it to whoever follows the turn, and keep it for the next flush."""
+        """Number a packet, send it to followers, and keep it for the next flush."""
         turn = self._logs[turn_id]
         turn.n += 1
         data = encode_packet(msgspec.structs.replace(packet, n=turn.n, turn_id=turn_id))
@@ -84,7 +84,7 @@ class Journal:
         self._dirty.set()
 
     async def close_turn(self, turn_id: str) -> None:
-        """Store the turn's last packets, then let its followers go; what can't be stored waits for the next flush."""
+        """Store the turn's last packets, then end its stream. Packets that can't be stored wait for the next flush."""
         self._logs[turn_id].closed = True
         try:
             await self.flush()

@@ -1,4 +1,4 @@
-"""Loads everything a turn needs: what is stored, its effective settings, and its models."""
+"""Loads everything a turn needs: history, effective settings, models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lamella.core.models import OFF, ModelFacts
 from lamella.core.ports import ModelSource, OpenModel
 from lamella.core.prompt import Sampling, Ttl
 from lamella.core.records import (
-    LEAVE,
+    UNCHANGED,
     AgentAndProject,
     Caller,
     Choices,
@@ -61,7 +61,7 @@ LINES_KEPT = 64
 
 
 RequestHeaders = Callable[[str, str, int], Mapping[str, str]]
-"""Headers for a request, by the turn's id, what the request is for (`chat`, `digest`) and its number from 0."""
+"""Headers for a request, by turn id, purpose (`chat`, `digest`) and number from 0."""
 
 
 def no_headers(turn_id: str, purpose: str, number: int) -> Mapping[str, str]:
@@ -71,7 +71,7 @@ def no_headers(turn_id: str, purpose: str, number: int) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What a deployment sets. Sizes in tokens; None: what the model allows."""
+    """The deployment's settings. Sizes in tokens; None: the model's maximum."""
 
     context_budget: int | None = None
     max_output: int = 16_000
@@ -100,8 +100,8 @@ class EngineSettings:
 class TurnContext:
     """Everything that a turn of one model needs.
 
-    `begun` are the decisions about what is not as before; they are stored with the turn. `line` is what the last
-    request of the same line left behind.
+    `begun` are the decisions about changes, stored with the turn. `line` is the state that the last request with the
+    same prefix left.
     """
 
     found: ConversationSnapshot
@@ -112,7 +112,7 @@ class TurnContext:
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """All that holds, the newest last."""
+        """All decisions that hold, the newest last."""
         return (*(stored.decision for stored in self.found.decisions), *self.begun)
 
     def context(self, turn: Turn, reminder: str = "") -> ContextInput:
@@ -151,9 +151,9 @@ def first_context(loaded: TurnContext, turn: Turn, registry: Registry, reminders
 
 
 def calibration_of(facts: ModelFacts, found: ConversationSnapshot) -> float:
-    """What the provider counts for a local token: by its last bill, or by a count that came after it.
+    """The provider's tokens per local token, by the last bill or a later count.
 
-    It is within what tokenizers differ, so that no odd bill can make a conversation look too large for ever.
+    It is bounded by how much tokenizers differ, so that one odd bill can't make a conversation look too large forever.
     """
     last, factor = found.last_bill, facts.token_factor
     if last is not None and last.local_tokens:
@@ -167,8 +167,8 @@ def calibration_of(facts: ModelFacts, found: ConversationSnapshot) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TurnQuery:
-    """Which turn is to begin: its `runs` follow `place`, None is where the conversation stands. `dynamic` is the
-    dynamic context of its message; None where there is no message.
+    """The turn to load: its `runs` follow `place`, None for the current position. `dynamic` is the dynamic context of
+    its message; None without a message.
     """
 
     conversation_id: str
@@ -206,9 +206,9 @@ class TurnLoader:
     async def load(
         self, caller: Caller, conversation_id: str, model: str, choices: Choices, turn_id: str, *, keep: bool = True
     ) -> TurnContext:
-        """Read what a turn would begin from; with `keep`, the documents of its project get their numbers for good.
+        """Load the data of a turn. With `keep`, the documents of its project get their permanent numbers.
 
-        Raises `NotFound`, and `InvalidRequest` for a model, an agent, a layout or a policy that does not exist.
+        Raises `NotFound`, and `InvalidRequest` for an unknown model, agent, layout or policy.
         """
         query = TurnQuery(conversation_id, (NewRun("", model),), choices, turn_id)
         [loaded] = await self.load_all(caller, query, keep=keep)
@@ -254,8 +254,9 @@ class TurnLoader:
         )
 
     async def _limit(self, opened: OpenModel) -> int | None:
-        """The most tokens that a model takes, as its refusals taught. One that is believed for longer than any was
-        taught before the clock was set back: nobody knows how old it is."""
+        """The largest prompt in tokens that a model accepts, learned from refusals. If its expiry is further away than
+        any can be, the clock was set back and the limit's age is unknown.
+        """
         now = self._services.clock.now()
         limit = await self._services.store.requests.provider_limit(opened.account, opened.model.facts.name, now)
         return limit.tokens if limit is not None and limit.until - now <= BELIEVED else None
@@ -267,9 +268,9 @@ class TurnLoader:
         return back_again(facts.name, known, found.path, found.summaries, most)
 
     async def fallback(self, caller: Caller, loaded: TurnContext) -> TurnContext | None:
-        """The same turn for the model that answers if that of `loaded` fails; None: there is none.
+        """The same turn for the fallback of the model of `loaded`. Returns None if there is none.
 
-        The agent's comes before the deployment's. Raises as `load` does.
+        The agent's fallback comes before the deployment's. Raises as `load` does.
         """
         agent = loaded.setting.around.agent
         name = (agent.fallback_model if agent is not None else None) or self._settings.fallback_model
@@ -288,23 +289,23 @@ class TurnLoader:
         return replace(loaded, found=found, run=replace(run, headers=loaded.run.headers), line=line)
 
     async def reopened(self, turn: TurnInput, model: str) -> CompactedHistory:
-        """What stands before a turn that runs, after its conversation was compacted."""
+        """The history before a running turn, after its conversation was compacted."""
         found = await self._services.store.beginnings.beginning(turn.caller, turn.conversation_id, model)
         history = tuple(one for one in found.path if one.id != turn.turn.id)
         decisions = tuple(stored.decision for stored in found.decisions)
         return CompactedHistory(history, found.summaries, decisions, found.sent_before)
 
     async def facts(self, model: str) -> ModelFacts:
-        """What is known of a model; raises `InvalidRequest` for one that is not served."""
+        """The facts of a model. Raises `InvalidRequest` if it is not served."""
         return (await self._models.open(model)).model.facts
 
     async def current(self, caller: Caller, conversation_id: str) -> TurnContext:
-        """Where a conversation stands by itself: its own model, agent and layout, and no new message."""
+        """The current state of a conversation: its own model, agent and layout, without a new message."""
         conversation = await self._services.store.conversations.conversation(caller, conversation_id)
         return await self.load(caller, conversation_id, conversation.model, Choices(), "", keep=False)
 
     async def at_end_of(self, caller: Caller, session: Session) -> TurnContext:
-        """Where the conversation stood at the end of a closed session, with what surrounds it now."""
+        """The state of the conversation at the end of a closed session, with its current agent and project."""
         loaded = await self.current(caller, session.conversation_id)
         name = loaded.run.model.facts.name
         found = await self._services.store.beginnings.beginning(caller, session.conversation_id, name, session.id)
@@ -314,7 +315,9 @@ class TurnLoader:
     async def _form(
         self, caller: Caller, found: ConversationSnapshot, setting: EffectiveSettings, model: ModelFacts, told: str
     ) -> FormChoice:
-        """The layout in the session's form of dynamic context; the whole path is read where the form is open."""
+        """The layout in the session's form of dynamic context. If the form is not chosen yet, the whole path is
+        read.
+        """
         past = found.path
         if found.session.number > 1 and form_is_open(found, setting.layout, told):
             past = await self._services.store.turns.path(caller, found.conversation.id)
@@ -324,12 +327,12 @@ class TurnLoader:
     async def _around(
         self, caller: Caller, conversation: Conversation, choices: Choices, *, keep: bool
     ) -> tuple[Conversation, AgentAndProject]:
-        """The conversation with this turn's agent, and what surrounds it."""
+        """The conversation with this turn's agent, and its project."""
         chosen = with_agent(conversation, choices)
         try:
             return chosen, await self._services.surroundings.of(caller, chosen, keep=keep)
         except NotFound:
-            if chosen.agent_id is None or choices.agent_id is not LEAVE:
+            if chosen.agent_id is None or choices.agent_id is not UNCHANGED:
                 raise
         # The conversation's own agent was deleted a moment ago: the turn goes on without it.
         chosen = replace(chosen, agent_id=None)
@@ -391,6 +394,6 @@ class TurnLoader:
             self._lines.popitem(last=False)
 
     def forget(self, conversation_id: str) -> None:
-        """Drop what is kept of a deleted conversation."""
+        """Drop the cached state of a deleted conversation."""
         for key in [key for key in self._lines if key[0] == conversation_id]:
             del self._lines[key]

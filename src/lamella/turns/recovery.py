@@ -44,7 +44,7 @@ log = structlog.get_logger()
 
 
 Prices = Mapping[str, ModelFacts]
-"""What is known of models, by name."""
+"""Facts of models, by name."""
 
 FindFacts = Callable[[str], Awaitable[ModelFacts]]
 
@@ -60,12 +60,12 @@ class _Rebuild:
     container: StateContainer
     prices: Prices
     before: frozenset[str] = frozenset()
-    """The knowledge bases of which something stood in the window before the turn."""
+    """The knowledge bases with content in the window before the turn."""
     model: str = ""
     opened: OpenStep | None = None
     step: int = -1
     cost: float | None = None
-    """What the open step was billed, once it was told."""
+    """The cost of the open step, if it was reported."""
 
     def take(self, packet: AnyPacket) -> None:
         match packet:
@@ -84,7 +84,7 @@ class _Rebuild:
                 pass
 
     def _birth(self, packet: RequestStarted) -> StepBirth:
-        """Of a request that nobody told the bill of, what is known is what it was thought to be billed."""
+        """A request without a bill gets its expected figures."""
         facts = self.prices.get(self.model)
         return StepBirth(
             f"step_{packet.request_id.removeprefix('req_')}",
@@ -98,7 +98,7 @@ class _Rebuild:
         )
 
     def _priced(self, usage: Usage) -> float:
-        """What the open step cost: as it was told, else by the model's prices; nothing where they are not known."""
+        """The cost of the open step: reported, else by the model's prices; 0 if they are unknown."""
         if self.cost is not None:
             return self.cost
         facts = self.prices.get(self.model)
@@ -128,7 +128,7 @@ class _Rebuild:
                 pass
 
     def _close(self, reason: StopReason, *, whole: bool = True) -> None:
-        """The step was followed by another: it was whole. One that was asked again came to nothing."""
+        """The step was followed by another, so it was complete. A retried step is dropped."""
         opened = self.opened
         if opened is None:
             return
@@ -159,7 +159,7 @@ class _Rebuild:
 
 
 _ANSWER = (TextPacket, ReasoningPacket, ToolCallPacket)
-"""Where one of these is, the provider had begun to answer, and to bill."""
+"""One of these shows that the provider began to answer, and to bill."""
 
 
 def rebuild(
@@ -168,7 +168,7 @@ def rebuild(
     prices: Prices = MappingProxyType({}),
     before: frozenset[str] = frozenset(),
 ) -> StateContainer:
-    """The container of a run whose packets are known; a request whose bill is not among them gets an estimate."""
+    """The container of a run, rebuilt from its packets. A request without a bill gets an estimate."""
     work = _Rebuild(counter, StateContainer(counter), prices, before)
     for packet in packets:
         work.take(packet)
@@ -177,9 +177,9 @@ def rebuild(
 
 
 async def recover(store: Store, clock: Clock, counter: TokenCounter, facts: FindFacts) -> int:
-    """End every turn that a dead process left running; gives how many there were.
+    """End every turn that a dead process left running; returns their number.
 
-    `facts` finds what is known of a model; raises a `LamellaError` where it is no longer there.
+    `facts` finds the facts of a model; raises a `LamellaError` if it no longer exists.
     """
     unfinished = await store.turns.unfinished_turns()
     for turn in unfinished:
@@ -210,7 +210,7 @@ def _of_run(packets: Sequence[AnyPacket], index: int) -> list[AnyPacket]:
 
 
 async def _prices(packets: Iterable[AnyPacket], facts: FindFacts) -> Prices:
-    """What is known of the models that these packets name."""
+    """The facts of the models that these packets name."""
     found: dict[str, ModelFacts] = {}
     for name in {packet.model for packet in packets if isinstance(packet, RunStarted | ModelFallback)}:
         try:
@@ -221,7 +221,7 @@ async def _prices(packets: Iterable[AnyPacket], facts: FindFacts) -> Prices:
 
 
 def _run_end(run_id: str, container: StateContainer, packets: Sequence[AnyPacket], at: datetime) -> RunEnd:
-    """How far a run came; one that was over before the process died ended as it said."""
+    """The end of a run. One that ended before the process died keeps its status."""
     said = next((packet for packet in reversed(packets) if isinstance(packet, RunFinished)), None)
     status, error = TurnStatus.INTERRUPTED, None
     if said is not None:

@@ -1,6 +1,6 @@
-"""What turns are given: the store, agent and project of a conversation, and the calls that wait for the user.
+"""Services of turns: the store, a conversation's agent and project, and calls that wait for the user.
 
-Waiting calls are kept in the memory of the process that runs the turn, and gone with it.
+Waiting calls are in the memory of the process that runs the turn, and lost with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Approvals:
         self._waiting: dict[tuple[str, str], asyncio.Future[Verdict]] = {}
 
     async def wait(self, turn_id: str, call_id: str) -> Verdict:
-        """What the user says to a call; a turn that is stopped stops waiting."""
+        """Wait for the user's decision on a call. Stopping the turn ends the wait."""
         asked: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._waiting[turn_id, call_id] = asked
         try:
@@ -44,7 +44,7 @@ class Approvals:
 
 
 class AgentAndProjectSource(Protocol):
-    """Where agent and project of a conversation come from (`app`)."""
+    """Loads the agent and the project of a conversation (`app`)."""
 
     async def of(self, caller: Caller, conversation: Conversation, *, keep: bool = True) -> AgentAndProject:
         """Agent and project of the conversation now; without `keep`, as a look ahead that changes nothing.
@@ -56,7 +56,7 @@ class AgentAndProjectSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Services(AgentServices):
-    """The store, and where agent and project of a conversation come from."""
+    """The store, and the source of a conversation's agent and project."""
 
     store: Store
     surroundings: AgentAndProjectSource

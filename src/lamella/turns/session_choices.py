@@ -1,9 +1,9 @@
-"""What is chosen once for a session, stored as a decision, and kept, so that its prefix never changes.
+"""Choices made once per session, stored as a decision, and kept, so that the session's prefix never changes.
 
-- Where dynamic context stands: kept after its question, or last and gone with the next request. Chosen by price with
+- The place of dynamic context: kept after its question, or last and gone with the next request. Chosen by price with
   the first turn of the session that has any.
-- Which static text about knowledge bases its system prompt has: chosen with its first turn. What a later turn needs
-  beyond it goes with the turn's dynamic context.
+- The static text about knowledge bases in the system prompt. Chosen with the session's first turn; if a later turn
+  needs more, it goes with that turn's dynamic context.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from enum import StrEnum
 from itertools import pairwise
 
 from lamella.cache.economics import DynamicAhead, Rates
+from lamella.cache.forecast import forecast_between
 from lamella.cache.planner import MarkerPolicy
-from lamella.cache.rhythm import rhythm_between
 from lamella.context.layout import Layout
 from lamella.context.system_prompt import knowledge_text
 from lamella.core.agents import Agent, DynamicContext, KnowledgePrompt
@@ -30,16 +30,17 @@ FORM_SUBJECT = "dynamic context"
 """The subject of the decision. Its outcome is `FORM@TURN`: the turn is the last one before the session's window."""
 
 NEW_TURNS, NEW_CALLS, NEW_CHANGED = 20, 2, 0.25
-"""What is expected of a conversation without a past: so many turns of so many calls, the dynamic context another one in
-every fourth. Context that does not change costs most when it is last, so a change is seen before it is expected."""
+"""The prior for a new conversation: number of turns, calls per turn, share of turns with changed dynamic context.
+Context that does not change costs most if it is last, so the prior assumes few changes.
+"""
 
 _START = "start"
 _KEPT, _LATE = "kept", "late"
-_PLACES = {_KEPT: "stays behind its question", _LATE: "is last in every request, and gone with the next"}
+_PLACES = {_KEPT: "stays after its question", _LATE: "is last in every request, and gone with the next"}
 
 
 class FormRule(StrEnum):
-    """What a deployment says of the form."""
+    """The deployment's rule for the form of dynamic context."""
 
     PAYS = "pays"
     KEPT = "kept"
@@ -48,7 +49,7 @@ class FormRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a form is chosen by beside the conversation: who answers, who places markers, what the deployment says."""
+    """The facts that a form is chosen by besides the conversation: model, marker policy, deployment."""
 
     model: ModelFacts
     policy: MarkerPolicy
@@ -59,7 +60,7 @@ class Terms:
         """Why nothing but the kept form can pay, or ""."""
         name = self.model.name
         if self.model.binds_thinking:
-            return f"the thinking of {name} is bound to what stands before it"
+            return f"the thinking of {name} is bound to the content before it"
         if not self.model.price.read:
             return f"the prices of {name} are not known"
         if self.model.markers is Markers.NONE or self.policy is not MarkerPolicy.PLANNER:
@@ -69,23 +70,23 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class FormChoice:
-    """The layout in the form of the session, and the decision that it was chosen by where that is new."""
+    """The layout in the form of the session, and the decision if it is new."""
 
     layout: Layout
     decisions: tuple[Decision, ...] = ()
 
 
 def form_is_open(found: ConversationSnapshot, layout: Layout, told: str) -> bool:
-    """Whether a turn with this dynamic context decides the form of its session: it is the first one that has any."""
+    """Whether a turn with this dynamic context decides the form of its session: it is the first with any."""
     return layout.late is not None and bool(told) and _pinned(found) is None
 
 
 def chosen_form(
     found: ConversationSnapshot, layout: Layout, told: str, past: Sequence[Turn], terms: Terms
 ) -> FormChoice:
-    """The layout in the form of the session that `found` stands in, of a turn with the dynamic context `told`.
+    """The layout in the form of the session of `found`, for a turn with the dynamic context `told`.
 
-    `past` are the turns of the conversation so far.
+    `past` are the earlier turns of the conversation.
     """
     if not form_is_open(found, layout, told):
         return FormChoice(layout_of(found, layout))
@@ -118,14 +119,14 @@ def chosen_form(
 
 
 def layout_of(found: ConversationSnapshot, layout: Layout) -> Layout:
-    """This layout, in whichever form, in that of the session that `found` stands in."""
+    """This layout in the form of the session of `found`."""
     return _in_form(layout.kept or layout, _pinned(found) or _KEPT)
 
 
 def expected(past: Sequence[Turn], sessions: int, tokens: int) -> DynamicAhead:
-    """What a session is expected to send: as much as those before it did on average, `sessions` of them.
+    """The dynamic context that a session is expected to send: the average of the `sessions` before it.
 
-    Without a turn that had dynamic context there is no past to go by but that of its calls.
+    Without earlier turns with dynamic context, only the number of calls is learned.
     """
     told = [turn.user.dynamic for turn in past if turn.user.dynamic]
     calls = sum(len(turn.steps) for turn in past) / len(past) if past else 0.0
@@ -139,7 +140,7 @@ def expected(past: Sequence[Turn], sessions: int, tokens: int) -> DynamicAhead:
 def _cold(past: Sequence[Turn], model: ModelFacts) -> float:
     """The share of the calls so far that came after the cache had ended."""
     calls = sum(len(turn.steps) for turn in past)
-    late = sum(gap >= model.lives[0].seconds for gap in rhythm_between(past).gaps)
+    late = sum(gap >= model.lives[0].seconds for gap in forecast_between(past).gaps)
     return min(1.0, late / calls) if calls else 0.0
 
 
@@ -148,7 +149,7 @@ def _place(found: ConversationSnapshot) -> str:
 
 
 def _pinned(found: ConversationSnapshot) -> str | None:
-    """The form that the session has: decided, or kept where turns of it have dynamic context that nobody decided on."""
+    """The form that the session has: decided, or kept if its turns have dynamic context without a decision."""
     for stored in reversed(found.decisions):
         form, _, place = stored.decision.outcome.partition("@")
         if stored.decision.subject == FORM_SUBJECT and place == _place(found):
@@ -175,7 +176,7 @@ MISSING = "what the system prompt of this session does not say of knowledge base
 
 @dataclass(frozen=True, slots=True)
 class ChosenPrompt:
-    """The text of a session, and the decision that it was chosen by where that is new."""
+    """The text of a session, and the decision if it is new."""
 
     prompt: KnowledgePrompt
     decisions: tuple[Decision, ...] = ()
@@ -192,7 +193,7 @@ class ChosenPrompt:
 def chosen_prompt(
     found: ConversationSnapshot, needed: KnowledgePrompt | None, layout: Layout, who: str
 ) -> ChosenPrompt:
-    """The text of the session that `found` stands in. `needed` None: nobody asks, so nothing is chosen now."""
+    """The text of the session of `found`. `needed` None: nothing is chosen now."""
     known = _known([stored.decision for stored in found.decisions])
     place = found.session.begins_after or _START
     for prompt, at in reversed(known):
@@ -215,8 +216,8 @@ def _known(decisions: Sequence[Decision]) -> list[tuple[KnowledgePrompt, str]]:
 
 
 def completed(context: DynamicContext, chosen: KnowledgePrompt, agent: Agent | None) -> DynamicContext:
-    """The dynamic context of a turn with what it needs and its system prompt does not say: another text was chosen, or
-    an agent's prompt stands in its place.
+    """The dynamic context of a turn, with a needed text that its system prompt lacks: because another text was chosen,
+    or because an agent's prompt replaces it.
     """
     said = KnowledgePrompt.NONE if agent is not None and agent.replaces_system else chosen
     if said.covers(context.prompt):

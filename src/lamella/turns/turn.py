@@ -1,4 +1,4 @@
-"""A turn from its first row to its last: begin, run, finish. Saved once, whatever happened."""
+"""A turn from its first row to its last: begin, run, finish. It is saved exactly once, however it ended."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ log = structlog.get_logger()
 
 
 SAVE_ATTEMPTS = 2
-"""How often saving a turn is tried again before its followers are told."""
+"""Number of retries of saving a turn before its followers are notified."""
 
 SAVE_PAUSES = (0.1, 0.3, 0.9, 2.0)
-"""Seconds after each attempt; the last one after all that follow."""
+"""Seconds after each attempt; the last value repeats."""
 
 StopCause = Literal["user_cancelled", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedTurn:
     """A turn whose user message is stored and whose runs have not started."""
 
     input: TurnInput
@@ -69,11 +69,11 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A turn that was saved. `turns` are those of its window, the last one whole; `decisions` all that is known.
+    """A saved turn. `turns` are those of its window, the last one complete; `decisions` are all that hold.
 
-    Where several models answered it is about the run that is followed. `input` is what its last answered request was
-    billed as input, in tokens of the provider; 0 when none was. `cached_until` is when what its last request cached
-    ends; None where nothing was. `summaries` are the earlier ones in its window.
+    If several models answered, it describes the run that is followed. `input` is the billed input of its last answered
+    request, in the provider's tokens; 0 if none was. `cached_until` is when the cache of its last request expires; None
+    if nothing was cached. `summaries` are the earlier ones in its window.
     """
 
     caller: Caller
@@ -116,7 +116,7 @@ class TurnEngine:
         self._hooks: dict[str, TurnHooks] = {}
         self._turn_of: dict[str, str] = {}
         self.compact: CompactConversation | None = None
-        """Compacts a conversation while a turn of it runs; set by whoever has sessions."""
+        """Compacts a conversation while a turn of it runs; set by the owner of sessions."""
 
     async def check(self, caller: Caller, new: NewTurn) -> EffectiveSettings:
         """The setting of a message that is to wait, if its model, agent, layout and files are there. Stores nothing.
@@ -130,11 +130,11 @@ class TurnEngine:
 
     async def begin(
         self, caller: Caller, new: NewTurn, queued_ids: Sequence[str] = (), *, can_compact: bool = False
-    ) -> Begun:
-        """Check that the message can be answered, store it, and freeze the turn.
+    ) -> StartedTurn:
+        """Check that the message can be answered, store it, and freeze the turn's input.
 
-        `queued_ids` are the waiting messages that it is made of. Raises a `CallerError` when it can't, with
-        `can_compact` `NeedsCompaction` where a compaction would help; then nothing is stored.
+        `queued_ids` are the queued messages that it consists of. Raises a `CallerError` if it can't be answered; with
+        `can_compact`, `NeedsCompaction` if a compaction would help. Then nothing is stored.
         """
         contexts = await self.loader.load_all(caller, TurnQuery.of(new))
         loaded, setting = contexts[0], contexts[0].setting
@@ -171,7 +171,7 @@ class TurnEngine:
         self._hooks[new.id] = hooks
         self._turn_of |= {run.id: new.id for run in runs}
         conversation = replace(setting.conversation, session_id=_session_of(condition, found.conversation))
-        return Begun(turn_input, conversation, runs, hooks)
+        return StartedTurn(turn_input, conversation, runs, hooks)
 
     async def _stored(
         self, caller: Caller, new: NewTurn, now: datetime, queued_ids: Sequence[str], condition: BeginCondition
@@ -227,7 +227,7 @@ class TurnEngine:
         """The first request that this message would make; nothing is stored and nothing is sent."""
         return await preview(caller, new, self.loader, self._services, self._settings.reminders)
 
-    async def run(self, begun: Begun) -> Finished:
+    async def run(self, begun: StartedTurn) -> Finished:
         """Ends when the turn is saved; a turn whose task is cancelled is left to the next recovery."""
         self._emit(begun.input, _started(begun.input))
         turn_id = begun.input.turn.id
@@ -242,9 +242,9 @@ class TurnEngine:
                 self._turn_of.pop(run.id, None)
 
     async def go_to(self, caller: Caller, conversation_id: str, place: Place) -> Conversation:
-        """Let a conversation go on from another answer, in the session that its path stands in; a recorded decision.
+        """Let a conversation continue from another answer, in the session of its path; stored as a decision.
 
-        That of the turn that runs may act from now on. Raises as `Store.go_to` does.
+        In the running turn, the chosen run may have side effects from now on. Raises as `Store.go_to` does.
         """
         store, now = self._services.store, self._services.clock.now()
         found = await store.beginnings.beginning(caller, conversation_id, "", place=place)
@@ -252,7 +252,7 @@ class TurnEngine:
         if before.place == place:
             return before
         where = "the newest turn" if before.head == place.turn_id else "an earlier turn or another branch"
-        why = f"the conversation goes on from an answer of {where}"
+        why = f"the conversation continues from an answer of {where}"
         decision = Decision(DecisionKind.PREFERRED, place.turn_id or "", place.run_id or "", caller.user_id, why)
         change = session_change(found, caller, self._services.ids, now)
         decided = (decision, *(change.decisions if change is not None else ()))
@@ -262,15 +262,15 @@ class TurnEngine:
         return gone
 
     def turn_of(self, run_id: str) -> str | None:
-        """The turn of a run that goes on here."""
+        """The turn of a run that runs here."""
         return self._turn_of.get(run_id)
 
     def interrupt(self) -> None:
-        """The process is ending: every turn ends as interrupted, saved as far as it came."""
+        """The process is ending: save every turn as interrupted, as far as it came."""
         self._interrupted.set()
 
-    async def _until_ended(self, begun: Begun) -> StopCause | None:
-        """Run the models until they are done or somebody stops the turn; who did already has none begin."""
+    async def _until_ended(self, begun: StartedTurn) -> StopCause | None:
+        """Run the models until they are done or the turn is stopped; if it was stopped before, none begins."""
         turn = begun.input
         if await self.stops.is_stopped(turn.turn.id):
             return "user_cancelled"
@@ -288,8 +288,8 @@ class TurnEngine:
                 task.cancel()
             await asyncio.gather(work, stop, interrupt, return_exceptions=True)
 
-    async def _finish(self, begun: Begun, cause: StopCause | None) -> TurnStatus:
-        """What the containers hold, in one transaction; then the last packets."""
+    async def _finish(self, begun: StartedTurn, cause: StopCause | None) -> TurnStatus:
+        """Save the output of the containers in one transaction, then emit the last packets."""
         turn = begun.input
         for run in begun.runs:
             if run.status is TurnStatus.RUNNING:
@@ -315,7 +315,7 @@ class TurnEngine:
         return status
 
     async def _save(self, turn: TurnInput, end: TurnEnd) -> None:
-        """Store the end. Until the store takes it the turn goes on running, and whoever follows it is told why."""
+        """Store the end. Until that succeeds the turn counts as running, and followers get the reason."""
         for attempt in count():
             try:
                 await self._journal.flush()
@@ -364,8 +364,8 @@ def _session_of(condition: BeginCondition, conversation: Conversation) -> str:
             return id
 
 
-def _finished(begun: Begun) -> Finished:
-    """What follows a turn looks at the answer that it goes on from."""
+def _finished(begun: StartedTurn) -> Finished:
+    """What runs after a turn uses the answer that the conversation continues from."""
     turn = begun.input
     statuses = [run.status for run in begun.runs]
     chosen = (run for n, run in enumerate(begun.runs) if run.id == begun.hooks.preferred and can_go_on(statuses, n))

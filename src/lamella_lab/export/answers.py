@@ -10,8 +10,8 @@ from msgspec import structs
 from lamella.core.knowledge import WITHHELD
 from lamella.core.messages import AnswerPart, Reasoning, Step, StopReason, Text, ToolCall, ToolResult, TurnStatus
 from lamella.core.records import RequestRecord, RunRecord, TurnRecord
-from lamella_lab.export.gathered import Gathered
-from lamella_lab.export.requests import Sent, answer_of
+from lamella_lab.export.conversation_data import ConversationData
+from lamella_lab.export.requests import SentRequests, answer_of
 from lamella_lab.trace.parts import TraceAnswer, TraceCall, TracePart, TraceRun, TraceSent, TraceStep, TraceStop
 
 STOPPED = (TurnStatus.STOPPED, TurnStatus.INTERRUPTED)
@@ -21,7 +21,7 @@ CUT_OFF = (StopReason.USER_CANCELLED, StopReason.INTERRUPTED)
 class _Digests:
     """What came of a run's requests for digests: each is of a result of one of the tools `names`, by its number."""
 
-    def __init__(self, requests: Sequence[RequestRecord], names: Collection[str], sent: Sent) -> None:
+    def __init__(self, requests: Sequence[RequestRecord], names: Collection[str], sent: SentRequests) -> None:
         self._by_number = {record.step: answer_of(record, sent[record.id], None) for record in requests}
         self._names = names
         self._number = 0
@@ -34,7 +34,7 @@ class _Digests:
         return "" if result.content == WITHHELD else self._by_number.get(self._number - 1, "")
 
 
-def run_of(turn: TurnRecord, run: RunRecord, gathered: Gathered, sent: Sent) -> TraceRun:
+def run_of(turn: TurnRecord, run: RunRecord, gathered: ConversationData, sent: SentRequests) -> TraceRun:
     """A run with all its requests."""
     records = gathered.chat(turn, run.index)
     condensed = [one for one in gathered.requests[turn.id] if one.purpose == "digest" and one.run_id == run.id]
@@ -67,7 +67,7 @@ def _by_step(records: Sequence[RequestRecord]) -> list[list[RequestRecord]]:
     return [groups[number] for number in sorted(groups)]
 
 
-def _named(record: RequestRecord, run: RunRecord, sent: Sent) -> TraceSent:
+def _named(record: RequestRecord, run: RunRecord, sent: SentRequests) -> TraceSent:
     """What is known of a request, with its model where that answered in the place of the run's."""
     return structs.replace(sent[record.id], model=record.model if record.model != run.model else None)
 

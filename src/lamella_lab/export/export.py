@@ -26,11 +26,11 @@ from lamella.settings import Settings
 from lamella.storage import Store
 from lamella.tooling.tool import Registry
 from lamella.turns.effective_settings import GRANT, WITHHELD
-from lamella_lab.export.gathered import Gathered, gathered
-from lamella_lab.export.requests import Sent, answer_of, requests_sent
-from lamella_lab.export.story import Standing, Story
-from lamella_lab.export.surroundings import Missing, agent_of, project_of, tools_of
-from lamella_lab.export.without import new_blanks, without_content
+from lamella_lab.export.content_removal import new_placeholders, without_content
+from lamella_lab.export.conversation_data import ConversationData, gathered
+from lamella_lab.export.related import Missing, agent_of, project_of, tools_of
+from lamella_lab.export.requests import SentRequests, answer_of, requests_sent
+from lamella_lab.export.timeline import ReplayDefaults, Timeline
 from lamella_lab.trace.format import (
     BaseChange,
     Trace,
@@ -50,7 +50,7 @@ data, and nothing says from which rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class WithheldRequests:
     """The requests whose windows held what is withheld now, the knowledge bases that it is of, and what is said of it.
     False where nothing is."""
 
@@ -62,7 +62,7 @@ class Apart:
         return bool(self.told)
 
 
-def held_apart(found: Gathered) -> Apart:
+def held_apart(found: ConversationData) -> WithheldRequests:
     """Which requests were made with what their reader may not read any more.
 
     A window that was built after a grant was lowered holds fixed sentences in its place, and is like any other.
@@ -70,7 +70,7 @@ def held_apart(found: Gathered) -> Apart:
     closed = _closed_since(found)
     sources = _withheld_sources(found)
     if not sources:
-        return Apart(frozenset(), frozenset(), ())
+        return WithheldRequests(frozenset(), frozenset(), ())
     apart = set()
     for records in found.requests.values():
         for record in records:
@@ -88,10 +88,10 @@ def held_apart(found: Gathered) -> Apart:
     if apart:
         what = "request that was" if len(apart) == 1 else "requests that were"
         told.append(f"{len(apart)} {what} made with it: the replay makes them without, and they are not compared")
-    return Apart(frozenset(apart), closed_now, tuple(told))
+    return WithheldRequests(frozenset(apart), closed_now, tuple(told))
 
 
-def _held_before(found: Gathered, record: RequestRecord) -> set[str]:
+def _held_before(found: ConversationData, record: RequestRecord) -> set[str]:
     """The bases of all that is withheld and was there when a request was made."""
     turns = [turn for turn in found.turns if turn.started_at <= record.at]
     held = {base for turn in turns for run in turn.runs for step in run.steps for base in step.withheld}
@@ -99,7 +99,7 @@ def _held_before(found: Gathered, record: RequestRecord) -> set[str]:
     return held | {base for one in found.sessions if one.opened_at <= record.at for base in one.withheld}
 
 
-def _closed_since(found: Gathered) -> Mapping[str, datetime]:
+def _closed_since(found: ConversationData) -> Mapping[str, datetime]:
     """Since when windows leave out what came from a base, by the newest decision about it."""
     closed: dict[str, datetime] = {}
     for stored in found.decisions:
@@ -111,7 +111,7 @@ def _closed_since(found: Gathered) -> Mapping[str, datetime]:
     return closed
 
 
-def _withheld_sources(found: Gathered) -> Mapping[str, tuple[str, ...]]:
+def _withheld_sources(found: ConversationData) -> Mapping[str, tuple[str, ...]]:
     """The bases because of which something is not given, by the source or the id of its segment."""
     held: dict[str, tuple[str, ...]] = {}
     for turn in found.turns:
@@ -142,10 +142,10 @@ class Exporter:
         """A conversation as it happened, as far as its reader may read it now; without `content`, with lengths and
         fingerprints in the place of all that was written. Raises `NotFound`.
         """
-        blanks = None if content else new_blanks()
-        missing = Missing(blanks)
+        placeholders = None if content else new_placeholders()
+        missing = Missing(placeholders)
         trace = await self._trace(caller, conversation_id, missing)
-        return trace if blanks is None else await aside(len(trace.entries), without_content, trace, blanks)
+        return trace if placeholders is None else await aside(len(trace.entries), without_content, trace, placeholders)
 
     async def _trace(self, caller: Caller, conversation_id: str, missing: Missing) -> Trace:
         found = await gathered(self.store, caller, conversation_id)
@@ -160,16 +160,16 @@ class Exporter:
         head.models = [row_of(facts[name]) for name in sorted(facts)]
         head.side = _side(found, sent, apart, missing)
         head.settings["titles"] = bool(found.of_purpose("title"))
-        story = Story(found, sent, standing, self.registry, projects, facts, apart.bases)
+        story = Timeline(found, sent, standing, self.registry, projects, facts, apart.bases)
         entries = tuple(story.entries())
         changed = {entry.base for entry in entries if isinstance(entry, BaseChange)}
         head.knowledge_bases = [TraceBase(base) for base in sorted(changed)]
         head.exported = TraceExported(
-            at=self.clock.now(), version=__version__, content=missing.blanks is None, not_carried=missing.told
+            at=self.clock.now(), version=__version__, content=missing.placeholders is None, not_carried=missing.told
         )
         return Trace(head, _in_order(entries))
 
-    def _standing(self, found: Gathered) -> Standing:
+    def _standing(self, found: ConversationData) -> ReplayDefaults:
         """What a replay begins with: what the first turn had, else what the conversation has now."""
         conversation, settings = found.conversation, self.settings
         asked = [one for turn in found.turns for one in found.requests[turn.id] if one.purpose == "chat"]
@@ -178,7 +178,7 @@ class Exporter:
         own = titled[0].model if titled and settings.compaction_model is None else first.model if first else None
         budget, output = settings.context_budget, settings.max_output
         around = found.around(found.turns[0].started_at) if found.turns else None
-        return Standing(
+        return ReplayDefaults(
             model=own or conversation.model,
             layout=first.layout if first is not None else conversation.layout,
             marker_policy=first.marker_policy if first is not None else conversation.marker_policy,
@@ -192,7 +192,9 @@ class Exporter:
             project=around.project if around is not None else None,
         )
 
-    def _head(self, found: Gathered, standing: Standing, projects: Mapping[tuple[str, int], TraceProject]) -> TraceHead:
+    def _head(
+        self, found: ConversationData, standing: ReplayDefaults, projects: Mapping[tuple[str, int], TraceProject]
+    ) -> TraceHead:
         project = standing.project
         settings = dict(carried_settings(self.settings))
         settings["thinking_effort"] = standing.effort
@@ -209,7 +211,7 @@ class Exporter:
             project=projects[project.id, project.revision] if project is not None else None,
         )
 
-    def _facts(self, found: Gathered) -> Mapping[str, ModelFacts]:
+    def _facts(self, found: ConversationData) -> Mapping[str, ModelFacts]:
         """What is known of every model that was asked, or was to be."""
         names = {record.model for of_turn in found.requests.values() for record in of_turn}
         names |= {run.model for turn in found.turns for run in turn.runs} | {found.conversation.model}
@@ -224,7 +226,7 @@ class Exporter:
         return known
 
     async def _projects(
-        self, caller: Caller, found: Gathered, missing: Missing
+        self, caller: Caller, found: ConversationData, missing: Missing
     ) -> Mapping[tuple[str, int], TraceProject]:
         """The projects that stood around turns, by id and revision."""
         projects = {}
@@ -235,7 +237,7 @@ class Exporter:
                 projects[one.id, one.revision] = made
         return projects
 
-    def _leave(self, found: Gathered, missing: Missing) -> None:
+    def _leave(self, found: ConversationData, missing: Missing) -> None:
         """Say what of a conversation is not in its trace, whoever reads it."""
         conversation = found.conversation
         if conversation.running_turn is not None:
@@ -258,7 +260,7 @@ class Exporter:
             missing.add(f"what is known of the model {missing.named(name)}: it is not served any more")
 
 
-def _side(found: Gathered, sent: Sent, apart: Apart, missing: Missing) -> TraceSide:
+def _side(found: ConversationData, sent: SentRequests, apart: WithheldRequests, missing: Missing) -> TraceSide:
     """What was answered beside the turns."""
     side = TraceSide()
     summaries, titles = found.of_purpose("summary"), found.of_purpose("title")
@@ -273,7 +275,7 @@ def _side(found: Gathered, sent: Sent, apart: Apart, missing: Missing) -> TraceS
     return side
 
 
-def _late(found: Gathered, summaries: Sequence[RequestRecord], number: int) -> int:
+def _late(found: ConversationData, summaries: Sequence[RequestRecord], number: int) -> int:
     """How many turns had begun before a summary came: until the next one was asked for, or a session began with it."""
     asked = found.asked_at(summaries[number])
     ends = [record.at for record in summaries[number + 1 : number + 2]]

@@ -14,12 +14,12 @@ from lamella.core.json import digest, encode
 from lamella.core.records import Caller, RequestRecord, StoredBlock, StoredMarker
 from lamella.core.tokens import Usage
 from lamella.storage import Store
-from lamella_lab.export.gathered import Gathered
+from lamella_lab.export.conversation_data import ConversationData
 from lamella_lab.trace.parts import TraceAnswer, TraceError, TraceMarker, TraceSent, TraceUsage
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentRequests:
     """The requests of a conversation by id; `apart` are those whose window held what their reader may not read now."""
 
     of: Mapping[str, TraceSent]
@@ -29,7 +29,9 @@ class Sent:
         return self.of[request_id]
 
 
-async def requests_sent(store: Store, caller: Caller, gathered: Gathered, apart: Collection[str]) -> Sent:
+async def requests_sent(
+    store: Store, caller: Caller, gathered: ConversationData, apart: Collection[str]
+) -> SentRequests:
     """What is known of each request. Of those `apart`, the body is not described: it was made of other text."""
     counts = _counts(gathered)
     found = {}
@@ -41,10 +43,10 @@ async def requests_sent(store: Store, caller: Caller, gathered: Gathered, apart:
                 made.sizes = ""
             made.counted = list(counts.get((record.run_id, record.at.isoformat()), ()))
             found[record.id] = made
-    return Sent(found, apart)
+    return SentRequests(found, apart)
 
 
-def _counts(gathered: Gathered) -> Mapping[tuple[str | None, str], list[int]]:
+def _counts(gathered: ConversationData) -> Mapping[tuple[str | None, str], list[int]]:
     """What providers counted before requests, by run and moment: a decision that says so is stored with its request."""
     found: dict[tuple[str | None, str], list[int]] = {}
     for stored in gathered.decisions:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from lamella.core.ports import Jobs
 from lamella.core.records import Caller, Job, NewJob
-from lamella_lab.replay.stage import Stage
+from lamella_lab.replay.playback import Playback
 
 SUMMARIES = ("compact", "summarise")
 KINDS = (*SUMMARIES, "idle", "title")
@@ -17,12 +17,12 @@ LOOK = 0.01
 """Seconds between two looks at what is about to be enqueued."""
 
 
-class StagedJobs:
+class ReplayedJobs:
     """A `Jobs` that gives work only while the stage is open to it, and knows what is being done."""
 
-    def __init__(self, inner: Jobs, stage: Stage) -> None:
+    def __init__(self, inner: Jobs, playback: Playback) -> None:
         self._inner = inner
-        self._stage = stage
+        self._stage = playback
         self._doing: set[str] = set()
         self._looks = 0
         """How often somebody has looked for work: each look has a number."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lamella.context.layouts import LAYOUTS
-from lamella_lab.replay.ground import ReplayGround
+from lamella_lab.replay.environment import ReplayEnvironment
 from lamella_lab.replay.options import ReplayOptions
 from lamella_lab.replay.report import ReplayReport
 from lamella_lab.replay.run import replay
@@ -31,7 +31,7 @@ def pairs() -> list[tuple[str, str]]:
     return [USUAL, *sorted((own | planned) - {USUAL})]
 
 
-async def in_all_layouts(trace: Trace, options: ReplayOptions, ground: ReplayGround) -> list[LayoutReplay]:
+async def in_all_layouts(trace: Trace, options: ReplayOptions, ground: ReplayEnvironment) -> list[LayoutReplay]:
     """Replay the trace in every layout; what else `options` say holds for each."""
     return [
         LayoutReplay(layout, policy, await replay(trace, replace(options, layout=layout, marker_policy=policy), ground))

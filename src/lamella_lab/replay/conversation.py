@@ -11,7 +11,7 @@ import msgspec
 from lamella.app.core import Core, CoreSettings, build_core, build_services
 from lamella.cache.planner import policy_named
 from lamella.chat import Message, QueueSettings
-from lamella.commands.parse import Typed
+from lamella.commands.parse import TypedCommand
 from lamella.context.layouts import LAYOUTS
 from lamella.core.agents import DynamicBlock, KnowledgePrompt
 from lamella.core.decisions import Decision, DecisionKind
@@ -19,13 +19,13 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.models import OFF, ModelFacts, effort_named
 from lamella.core.packets import AnyPacket, decode_packet
 from lamella.core.records import (
-    LEAVE,
+    UNCHANGED,
     Choices,
     Conversation,
     ConversationChange,
     FoundDocument,
-    Leave,
     SystemPrompt,
+    Unchanged,
 )
 from lamella.sessions.compaction import ENGINE
 from lamella.settings import Settings
@@ -33,10 +33,10 @@ from lamella.storage import Store
 from lamella.storage.folder import FileStore
 from lamella.tooling.tool import Registry
 from lamella.turns.effective_settings import layout_named
-from lamella_lab.replay.acting import StagedTool
-from lamella_lab.replay.background import SUMMARIES, StagedJobs
+from lamella_lab.replay.background import SUMMARIES, ReplayedJobs
 from lamella_lab.replay.library import OWNER, TraceIds, TraceLibrary
-from lamella_lab.replay.models import ReplayModels, ReplaySecond
+from lamella_lab.replay.models import ReplayModels, ReplaySummaryModel
+from lamella_lab.replay.replayed import ReplayedTool
 from lamella_lab.replay.report import Event
 from lamella_lab.trace.checks import place_named
 from lamella_lab.trace.format import SetChange, Trace, TraceAgent, TraceProject, TraceTurn
@@ -83,8 +83,8 @@ class ReplayedConversation:
 
     def __init__(self, trace: Trace, store: Store, uploads: FileStore, models: ReplayModels) -> None:
         self.store = store
-        self.stage = models.stage
-        self.jobs = StagedJobs(store.jobs, self.stage)
+        self.playback = models.playback
+        self.jobs = ReplayedJobs(store.jobs, self.playback)
         self.names: dict[str, str] = {}
         self._trace = trace
         self._models = models
@@ -92,13 +92,13 @@ class ReplayedConversation:
         self._model = trace.head.model
         self._prompts = 0
         self._ids = TraceIds()
-        self._services = build_services(store, Registry(()), self.stage.clock, self._ids)
-        self._library = TraceLibrary(store, uploads, self.stage.clock, self._ids)
+        self._services = build_services(store, Registry(()), self.playback.clock, self._ids)
+        self._library = TraceLibrary(store, uploads, self.playback.clock, self._ids)
         self._core: Core | None = None
         self._running: asyncio.Future[str] = asyncio.Future()
         """The id of the turn that runs."""
         self._ending = asyncio.Event()
-        self.stage.on_stop = self._stop
+        self.playback.on_stop = self._stop
 
     @property
     def core(self) -> Core:
@@ -108,7 +108,7 @@ class ReplayedConversation:
 
     async def begin(self) -> None:
         """Make the conversation, and start its engine."""
-        head, now, library = self._trace.head, self.stage.clock.now(), self._library
+        head, now, library = self._trace.head, self.playback.clock.now(), self._library
         layout = layout_named(head.layout)
         self._hold(head.tools)
         conversation = Conversation(
@@ -134,14 +134,14 @@ class ReplayedConversation:
         await self.close()
         self.jobs.restarted()
         settings = replay_settings(self._settings, self._trace, self._models.facts(self._model))
-        parts = CoreSettings.of(settings, LAYOUTS, self.stage.headers, demonstration=False)
+        parts = CoreSettings.of(settings, LAYOUTS, self.playback.headers, demonstration=False)
         # A summary that the trace holds back comes after a later entry: a command does not wait for it.
         parts = replace(parts, sessions=replace(parts.sessions, patience=0.0))
         if self._trace.is_played:
             parts = played_settings(parts)
         second = None
         if settings.compaction_model is not None:
-            second = ReplaySecond(self._models, settings.compaction_model, settings.compaction_choice)
+            second = ReplaySummaryModel(self._models, settings.compaction_model, settings.compaction_choice)
         self._core = build_core(
             self._services, self._models, replace(parts, queue=QueueSettings()), jobs=self.jobs, second=second
         )
@@ -158,20 +158,20 @@ class ReplayedConversation:
         """Begin a turn and give its id. One that needs a compaction first waits for it, and then no summary is held
         back.
         """
-        stage = self.stage
+        playback = self.playback
         models = tuple(turn.models) or (self._model,)
         message = await self._message(turn, models)
-        stage.begin(turn, models)
+        playback.begin(turn, models)
         if turn.id is not None:
             self._ids.expect("msg", turn.id)
         sending = asyncio.ensure_future(self.core.chat.sender.begin(OWNER, CONVERSATION, message))
         self._running = sending
-        self.jobs.open, held, waited = True, len(stage.held), 0.0
+        self.jobs.open, held, waited = True, len(playback.held), 0.0
         while not sending.done():
             await asyncio.wait({sending}, timeout=0.05)
             waited += 0.05
-            if len(stage.held) > held or waited > LONGEST_WAIT:
-                stage.release(everything=True)
+            if len(playback.held) > held or waited > LONGEST_WAIT:
+                playback.release(everything=True)
         self.jobs.open = False
         turn_id = sending.result()
         if turn.id is not None:
@@ -190,18 +190,18 @@ class ReplayedConversation:
             blocks=_blocks(turn) if has_blocks else (),
             choices=Choices(layout=turn.layout, marker_policy=turn.marker_policy, thinking_effort=turn.effort),
             parent_message_id=await self._parent(turn),
-            sent_at=turn.sent or (turn.at if turn.at < self.stage.clock.now() else None),
+            sent_at=turn.sent or (turn.at if turn.at < self.playback.clock.now() else None),
         )
         if turn.regenerate is None:
             return message
         return await self.core.chat.sender.again(OWNER, CONVERSATION, self.names[turn.regenerate], message)
 
-    async def _parent(self, turn: TraceTurn) -> str | Leave | None:
+    async def _parent(self, turn: TraceTurn) -> str | Unchanged | None:
         """The message or run that a turn follows."""
         if turn.edit_of is not None:
             return (await self.store.turns.turn(OWNER, self.names[turn.edit_of])).parent.run_id
         if not isinstance(turn.parent, str):
-            return LEAVE if turn.parent is msgspec.UNSET else None
+            return UNCHANGED if turn.parent is msgspec.UNSET else None
         name, run = place_named(turn.parent)
         followed = await self.store.turns.turn(OWNER, self.names[name])
         return followed.user_message_id if run is None else followed.runs[run].id
@@ -239,7 +239,7 @@ class ReplayedConversation:
     async def ended(self, turn: TraceTurn, turn_id: str) -> None:
         """What the trace says of a turn when it has been answered."""
         for found in turn.found:
-            size, now = len(found.text.encode()), self.stage.clock.now()
+            size, now = len(found.text.encode()), self.playback.clock.now()
             document = FoundDocument(found.title, found.media_type, found.text, size, found.url)
             await self.store.documents.keep_document(
                 OWNER, CONVERSATION, document, self._services.counter.count(found.text), now
@@ -252,7 +252,7 @@ class ReplayedConversation:
     async def command(self, text: str) -> None:
         """Run a command; raises `InvalidRequest` for what is none, or can't be run."""
         typed = self.core.chat.sender.read(Message(text=text))
-        if not isinstance(typed, Typed):
+        if not isinstance(typed, TypedCommand):
             raise InvalidRequest(f"“{text}” is no command.", hint="/help lists them; // sends it as text.")
         await self.core.chat.orders.run(OWNER, CONVERSATION, typed)
 
@@ -269,8 +269,8 @@ class ReplayedConversation:
         """Compact as the engine did by itself, unless this summary has been asked for by now, or is about to be: one
         that is held back keeps others waiting."""
         due = await self.store.jobs.next_due(SUMMARIES)
-        waits = due is not None and due <= self.stage.clock.now()
-        if len(self.stage.beside["summary"]) + waits <= request:
+        waits = due is not None and due <= self.playback.clock.now()
+        if len(self.playback.beside["summary"]) + waits <= request:
             self.core.sessions.compact(OWNER, CONVERSATION, who=ENGINE, why="as it was")
 
     async def prune(self, name: str, run: int, step: int, numbers: dict[str, float]) -> None:
@@ -282,7 +282,7 @@ class ReplayedConversation:
 
     async def change(self, change: ConversationChange) -> None:
         """Change the conversation's row."""
-        await self.store.conversations.change_conversation(OWNER, CONVERSATION, change, self.stage.clock.now())
+        await self.store.conversations.change_conversation(OWNER, CONVERSATION, change, self.playback.clock.now())
 
     async def use_agent(self, agent: TraceAgent | None) -> None:
         """From now on: this agent."""
@@ -315,8 +315,8 @@ class ReplayedConversation:
         await self.start()
 
     def _hold(self, tools: Sequence[TraceTool]) -> None:
-        self.stage.tools = {tool.name: tool for tool in tools}
-        staged = [StagedTool(tool, self.stage) for tool in tools]
+        self.playback.tools = {tool.name: tool for tool in tools}
+        staged = [ReplayedTool(tool, self.playback) for tool in tools]
         registry = Registry(staged, checks_arguments=False, checks_schemas=not self._trace.is_played)
         self._services = replace(self._services, registry=registry)
 
@@ -327,7 +327,7 @@ class ReplayedConversation:
             model=change.model,
             layout=change.layout,
             marker_policy=change.marker_policy,
-            thinking_effort=LEAVE if change.effort is None else effort_named(change.effort),
+            thinking_effort=UNCHANGED if change.effort is None else effort_named(change.effort),
         )
         if named != ConversationChange():
             await self.change(named)

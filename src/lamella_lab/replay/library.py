@@ -16,7 +16,7 @@ from lamella.core.json import digest
 from lamella.core.messages import Image
 from lamella.core.records import Caller, File, ProjectContent
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
-from lamella.knowledge.intake import Intake
+from lamella.knowledge.file_uploads import FileUploads
 from lamella.storage import Store
 from lamella.storage.folder import FileStore
 from lamella_lab.trace.content import FileContent, content_of
@@ -54,7 +54,7 @@ class TraceLibrary:
         self._clock = clock
         self._ids = ids
         limits = ExtractionLimits()
-        self._intake = Intake(store, uploads, ProcessExtractor(limits), clock, ids, limits.max_bytes)
+        self._intake = FileUploads(store, uploads, ProcessExtractor(limits), clock, ids, limits.max_bytes)
         self._agents: dict[str, str] = {}
         self._projects: dict[str, str] = {}
         self._bases: set[str] = set()

@@ -9,18 +9,20 @@ from lamella.core.models import ModelFacts
 from lamella.core.ports import OpenModel
 from lamella.llm.model_table import ModelTable
 from lamella.sessions.settings import SummariserChoice
-from lamella_lab.replay.acting import StagedModel
-from lamella_lab.replay.ground import ACCOUNT, ReplayGround
+from lamella_lab.replay.environment import ACCOUNT, ReplayEnvironment
+from lamella_lab.replay.playback import Playback
+from lamella_lab.replay.replayed import ReplayedModel
 from lamella_lab.replay.report import PromptRead
-from lamella_lab.replay.stage import Stage
 from lamella_lab.trace.format import TraceHead
 
 
 class ReplayModels:
     """A `ModelSource`. Who makes a model is the trace's account, else what its table says, else what its name says."""
 
-    def __init__(self, ground: ReplayGround, url: str, head: TraceHead, stage: Stage, table: ModelTable) -> None:
-        self.stage = stage
+    def __init__(
+        self, ground: ReplayEnvironment, url: str, head: TraceHead, playback: Playback, table: ModelTable
+    ) -> None:
+        self.playback = playback
         self._ground = ground
         self._url = url
         self._provider = head.account.provider
@@ -39,11 +41,11 @@ class ReplayModels:
     async def open(self, name: str) -> OpenModel:
         """See `ModelSource.open`."""
         model = await self._ground.adapter(self.facts(name), self._url)
-        return OpenModel(StagedModel(model, self.stage), ACCOUNT)
+        return OpenModel(ReplayedModel(model, self.playback), ACCOUNT)
 
 
-class ReplaySecond:
-    """A `SecondSource`: another model of the replay makes the summaries."""
+class ReplaySummaryModel:
+    """A `SummaryModelSource`: another model of the replay makes the summaries."""
 
     def __init__(self, models: ReplayModels, name: str, choice: SummariserChoice) -> None:
         self.choice: SummariserChoice = choice
@@ -51,9 +53,9 @@ class ReplaySecond:
         self._name = name
 
     def facts(self) -> ModelFacts:
-        """See `SecondSource`."""
+        """See `SummaryModelSource`."""
         return self._models.facts(self._name)
 
     async def open(self) -> OpenModel:
-        """See `SecondSource`."""
+        """See `SummaryModelSource`."""
         return await self._models.open(self._name)

@@ -8,7 +8,7 @@ from lamella.app.request_map import sizes_of
 from lamella.core.json import Json, digest
 from lamella.core.records import RequestRecord
 from lamella.core.tokens import Usage
-from lamella_lab.replay.happenings import Happening
+from lamella_lab.replay.events import ReplayEvent
 from lamella_lab.trace.format import Trace
 from lamella_lab.trace.parts import TraceAnswer, TraceSent
 
@@ -93,7 +93,7 @@ class ReplayReport:
     bound: float
     faults: bool = False
     """Whether the trace has scripted faults: then failed requests are what it is about."""
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[ReplayEvent, ...] = ()
     """What happened between the requests."""
     lost: int = 0
     """How many requests that were made then were not made again."""

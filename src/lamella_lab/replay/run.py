@@ -25,13 +25,13 @@ from lamella.storage.folder import FileStore
 from lamella.storage.store import Store
 from lamella_lab.replay.background import KINDS
 from lamella_lab.replay.conversation import CONVERSATION, ReplayedConversation
-from lamella_lab.replay.ground import ReplayGround
-from lamella_lab.replay.happenings import Happenings
+from lamella_lab.replay.environment import ReplayEnvironment
+from lamella_lab.replay.events import ReplayEvents
 from lamella_lab.replay.library import OWNER
 from lamella_lab.replay.models import ReplayModels
 from lamella_lab.replay.options import ReplayOptions, applied
+from lamella_lab.replay.playback import BESIDE, Playback, Script
 from lamella_lab.replay.report import Event, Replayed, ReplayReport, made_then
-from lamella_lab.replay.stage import BESIDE, Script, Stage
 from lamella_lab.trace.format import (
     AgentChange,
     BaseChange,
@@ -161,7 +161,7 @@ LONGEST = 100_000
 
 
 async def replay(
-    trace: Trace, options: ReplayOptions | None = None, ground: ReplayGround | None = None
+    trace: Trace, options: ReplayOptions | None = None, ground: ReplayEnvironment | None = None
 ) -> ReplayReport:
     """Run a trace; raises `InvalidRequest` for one that can't be, `ConfigurationError` for a file of models that can't,
     and what the engine raises before a turn begins.
@@ -171,14 +171,14 @@ async def replay(
     options = options or ReplayOptions()
     trace, table = applied(trace, options), ModelTable.read(options.models)
     async with AsyncExitStack() as stack:
-        stands = ground or ReplayGround()
+        stands = ground or ReplayEnvironment()
         if ground is None:
             stack.push_async_callback(stands.close)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lamella-replay-")))
         store = await stack.enter_async_context(stands.store(folder))
         first = trace.entries[0].at if trace.entries else datetime.fromtimestamp(0, UTC)
-        stage = Stage(VirtualClock(first), trace.head.side, plays=trace.is_played)
-        models = ReplayModels(stands, await stands.prepare(trace), trace.head, stage, table)
+        playback = Playback(VirtualClock(first), trace.head.side, plays=trace.is_played)
+        models = ReplayModels(stands, await stands.prepare(trace), trace.head, playback, table)
         conversation = ReplayedConversation(trace, store, FileStore(folder / "files"), models)
         stack.push_async_callback(conversation.close)
         return await _Replay(trace, conversation, models, store).run()
@@ -192,8 +192,8 @@ class _Replay:
         self._conversation = conversation
         self._store = store
         self._models = models
-        self._stage = conversation.stage
-        self._happenings = Happenings(store, store.jobs, OWNER, CONVERSATION)
+        self._stage = conversation.playback
+        self._happenings = ReplayEvents(store, store.jobs, OWNER, CONVERSATION)
         self._found: list[Replayed] = []
         self._beside: dict[str, list[str]] = {purpose: [] for purpose in BESIDE}
         """The ids of the requests beside the turns, by purpose and in the order in which they were sent."""
@@ -285,9 +285,9 @@ class _Replay:
     # The entries
 
     async def _turn(self, turn: TraceTurn) -> None:
-        stage, conversation = self._stage, self._conversation
+        playback, conversation = self._stage, self._conversation
         turn_id = await conversation.send(turn)
-        before = {purpose: len(stage.beside[purpose]) for purpose in BESIDE}
+        before = {purpose: len(playback.beside[purpose]) for purpose in BESIDE}
         packets = await conversation.answered(turn_id)
         for purpose in BESIDE:
             await self._note_beside(purpose, before[purpose])
@@ -296,9 +296,9 @@ class _Replay:
         for record in await self._store.requests.requests(OWNER, turn_id):
             if record.purpose not in BESIDE:
                 run = runs.get(record.run_id or "", 0)
-                self._add(record, Script(stage.turn_number, run, record.purpose, record.step), stage.turn_number)
+                self._add(record, Script(playback.turn_number, run, record.purpose, record.step), playback.turn_number)
         last = len(self._found)
-        stage.release()
+        playback.release()
         await conversation.ended(turn, turn_id)
         await self._work()
         events = events_of(packets, self._fresh, self._waiting)

@@ -191,7 +191,7 @@ async def test_a_changed_list_is_announced_and_taken_only_when_it_is_asked_for(t
         decisions = [stored.decision for stored in await app.store.conversations.decisions(LOCAL_OWNER, conversation)]
         [news] = told(decisions, "offered tools")
         assert (news.outcome, news.first_changed) == ("added toy__added", None)
-        assert (await client.get(f"/conversations/{conversation}/tools"))["news"] == "added toy__added"
+        assert (await client.get(f"/conversations/{conversation}/tools"))["changes"] == "added toy__added"
         assert model.requests[0].blocks[0].data == model.requests[-1].blocks[0].data
         shown = results(await client.send(conversation, "Use it"))
         assert shown["new"][1].startswith("There is no tool named toy__added.")
@@ -202,7 +202,7 @@ async def test_a_changed_list_is_announced_and_taken_only_when_it_is_asked_for(t
         [refreshed] = told(decisions, "tools")
         assert refreshed.first_changed == "tools"
         assert "added toy__added" in refreshed.why
-        assert (await client.get(f"/conversations/{conversation}/tools"))["news"] == ""
+        assert (await client.get(f"/conversations/{conversation}/tools"))["changes"] == ""
 
 
 async def test_a_server_over_http_comes_and_goes(tmp_path: Path) -> None:

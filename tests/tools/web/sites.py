@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from lamella.tools.addresses import AddressPolicy, Allowance
+from lamella.tools.addresses import AddressPolicy, AllowedAddress
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Site:
     @property
     def policy(self) -> AddressPolicy:
         """Lets this site be opened and nothing else of this machine."""
-        return AddressPolicy((Allowance(ip_network("127.0.0.1"), self.port),))
+        return AddressPolicy((AllowedAddress(ip_network("127.0.0.1"), self.port),))
 
     def page(self, path: str, body: bytes, *headers: str, status: str = "200 OK", type: str = "text/html") -> None:
         """Serve a body."""

@@ -73,7 +73,7 @@ function LoadedForm({ agent, bound, onDone }: { agent: Agent | null; bound: read
       <TextField
         name="prompt"
         label="Prompt"
-        hint="May be empty, unless it stands in place of the system prompt."
+        hint="May be empty, unless it replaces the system prompt."
         rows={7}
         value={value.prompt}
         error={save.error}
@@ -86,7 +86,7 @@ function LoadedForm({ agent, bound, onDone }: { agent: Agent | null; bound: read
           checked={value.replaces_system}
           onChange={(event) => set({ replaces_system: event.target.checked })}
         />
-        It stands in place of the system prompt
+        Replaces the system prompt
       </label>
       <TextField
         name="reminder"
@@ -102,7 +102,7 @@ function LoadedForm({ agent, bound, onDone }: { agent: Agent | null; bound: read
         <fieldset className={form.group} data-testid="agent-knowledge">
           <legend className={form.legend}>Knowledge</legend>
           <BaseChecks bases={known} chosen={bases} onChange={setBases} />
-          <p className={form.hint}>Its conversations search these, whatever else they search.</p>
+          <p className={form.hint}>Its conversations search these in addition to their own.</p>
         </fieldset>
       )}
       <Defaults value={value} error={save.error} onChange={set} />
@@ -148,7 +148,7 @@ function Defaults({ value, error, onChange }: DefaultsProps) {
           </select>
         )}
       </Field>
-      <Field label="Layout" hint={layout?.description ?? 'What stands where in the window.'} problem={problemAt(error, 'layout')}>
+      <Field label="Layout" hint={layout?.description ?? 'The order of the window.'} problem={problemAt(error, 'layout')}>
         {(control) => (
           <select {...control} name="layout" value={value.layout ?? ''} onChange={(event) => onChange({ layout: event.target.value || null })}>
             <option value="">The default</option>

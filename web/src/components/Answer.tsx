@@ -59,7 +59,7 @@ export function Answer({ turn, entry, newest }: Props) {
 function Waiting({ view, link }: { view: TurnView; link: Entry['link'] }) {
   const last = view.runs.at(-1)?.blocks.at(-1)
   if (link === 'reconnecting') {
-    return <p className={styles.waiting}>Connection lost. The answer goes on at the server; connecting again…</p>
+    return <p className={styles.waiting}>Connection lost. The server continues the answer. Reconnecting…</p>
   }
   const what = view.outcome !== 'running' ? null : !last ? 'Waiting for the model' : null
   return (
@@ -122,7 +122,7 @@ function Footer({ turn, view }: { turn: ShownTurn; view: TurnView }) {
           disabled={busy}
           onClick={() => again(turn)}
           aria-label="Answer again"
-          title="Answer again, with what is chosen below: this answer is kept in its own branch"
+          title="Answer again with the settings below. This answer is kept in its own branch."
           data-testid="regenerate"
         >
           <AgainIcon />

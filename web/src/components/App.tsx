@@ -47,9 +47,9 @@ export function App() {
       {searching && <SearchDialog onClose={searched} />}
       {leaving && (
         <Confirm
-          question="Give up what you wrote?"
+          question="Discard your changes?"
           detail="It has not been saved."
-          action="Give up"
+          action="Discard"
           onConfirm={leaving.giveUp}
           onCancel={leaving.stay}
         />

@@ -9,7 +9,7 @@ import form from './form.module.css'
 const LEVELS: { level: GrantLevel; label: string }[] = [
   { level: 'restricted', label: 'restricted: summaries only' },
   { level: 'full', label: 'full: everything' },
-  { level: 'none', label: 'none: nothing, whatever their groups have' },
+  { level: 'none', label: 'none: no access, even if a group has some' },
 ]
 
 /** Who else may read a base of one's own, and how much. */
@@ -72,7 +72,7 @@ function Add({ granted, busy, onAdd }: AddProps) {
   const taken = new Set([...granted.map((one) => one.id), me.data?.id])
   const open = names.data?.filter((one) => !taken.has(one.id)) ?? []
   if (names.error) return <QueryError error={names.error} />
-  if (names.isSuccess && open.length === 0) return <p className={form.quiet}>There is nobody else to add.</p>
+  if (names.isSuccess && open.length === 0) return <p className={form.quiet}>Everybody has access already.</p>
   const submit = (event: FormEvent) => {
     event.preventDefault()
     onAdd(who, level)

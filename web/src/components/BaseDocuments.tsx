@@ -31,7 +31,7 @@ export function BaseDocuments({ base }: { base: KnowledgeBase }) {
     }
   }
   const onDrop = (event: DragEvent) => {
-    if (!base.yours || !event.dataTransfer.types.includes('Files')) return
+    if (!base.is_owner || !event.dataTransfer.types.includes('Files')) return
     event.preventDefault()
     event.stopPropagation()
     sending.add(event.dataTransfer.files)
@@ -41,12 +41,12 @@ export function BaseDocuments({ base }: { base: KnowledgeBase }) {
       aria-label="Documents"
       className={form.group}
       data-testid="documents"
-      onDragOver={(event) => base.yours && event.preventDefault()}
+      onDragOver={(event) => base.is_owner && event.preventDefault()}
       onDrop={onDrop}
     >
       {error && <QueryError error={error} />}
       {totals && <Progress totals={totals} />}
-      {base.yours && (
+      {base.is_owner && (
         <div className={form.actions}>
           <input
             ref={input}
@@ -75,7 +75,7 @@ export function BaseDocuments({ base }: { base: KnowledgeBase }) {
             key={document.id}
             document={document}
             actions={
-              base.yours
+              base.is_owner
                 ? { again: () => verbs.again.mutate(document.id), replace: () => pick(document.id), remove: () => setRemoving(document) }
                 : null
             }

@@ -13,12 +13,12 @@ describe('what is sent of a base', () => {
 })
 
 describe('the words for a document', () => {
-  const document = { state: 'embedding', embedded: 3, passages: 9, found_version: 1 } as KnowledgeDocument
+  const document = { state: 'embedding', embedded: 3, passages: 9, searchable_version: 1 } as KnowledgeDocument
   it('say how far it is', () => {
     expect(progressOf(document)).toBe('3 of 9 passages have vectors')
     expect(progressOf({ ...document, state: 'ready' })).toBe('ready, 9 passages')
     expect(progressOf({ ...document, state: 'failed' })).toContain('the one before is found')
-    expect(progressOf({ ...document, state: 'failed', found_version: null })).toBe('could not be read')
+    expect(progressOf({ ...document, state: 'failed', searchable_version: null })).toBe('could not be read')
   })
   it('call the embedder that knows no meaning lexical', () => {
     expect(embedderName('lexical-1-384')).toBe('lexical')

@@ -70,7 +70,7 @@ export function BaseForm({ base, onDone, onMade }: Props) {
       <TextField
         name="hint"
         label="Hint"
-        hint="What somebody with restricted access may know of it, so that the right questions are asked. Nothing confidential."
+        hint="Tells restricted readers what they can ask. Write nothing confidential."
         rows={2}
         value={value.hint}
         error={save.error}

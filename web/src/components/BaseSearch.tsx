@@ -39,9 +39,9 @@ export function BaseSearch({ base }: { base: KnowledgeBase }) {
       {found.data && !found.error && (
         <>
           <p className={form.hint} data-testid="search-about">
-            {found.data.data.length === 0 ? 'Nothing was found.' : `Words: BM25. Vectors: cosine, embedder ${embedderName(found.data.embedder)}. Fused: 1 stands first by both.`}
+            {found.data.data.length === 0 ? 'Nothing was found.' : `Words: BM25. Vectors: cosine, embedder ${embedderName(found.data.embedder)}. Fused: 1 is the best by both.`}
           </p>
-          {found.data.without_meaning && <p className={styles.warning}>By words alone: {found.data.without_meaning}</p>}
+          {found.data.lexical_only_reason && <p className={styles.warning}>By words alone: {found.data.lexical_only_reason}</p>}
           <ol className={styles.hits}>
             {found.data.data.map((hit) => (
               <Hit key={`${hit.document_id}-${hit.position}`} hit={hit} />
@@ -63,7 +63,7 @@ function Hit({ hit }: { hit: KnowledgeHit }) {
       </p>
       <dl className={styles.scores}>
         <Score name="Fused" value={hit.score} />
-        <Score name="Words" value={hit.words} />
+        <Score name="Words" value={hit.lexical_score} />
         <Score name="Vectors" value={hit.similarity} />
       </dl>
       <p className={styles.snippet} dir="auto">

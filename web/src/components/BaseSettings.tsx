@@ -33,7 +33,7 @@ export function BaseSettings({ id, onOpen }: SectionProps) {
 const levels = { full: 'You read all of it', restricted: 'You get what a summary may say of it', none: 'You may not read it' }
 
 function gist(base: KnowledgeBase): string {
-  return base.yours ? base.description || 'Yours' : levels[base.level]
+  return base.is_owner ? base.description || 'Yours' : levels[base.level]
 }
 
 const tabs = [
@@ -56,7 +56,7 @@ function OneBase({ base, onDone }: { base: KnowledgeBase; onDone: () => void }) 
     setTab(name)
     setOpened((old) => new Set([...old, name]))
   }
-  const shown = tabs.filter(({ name }) => name === 'about' || name === 'used' || (name === 'access' || name === 'restricted' ? base.yours : readable))
+  const shown = tabs.filter(({ name }) => name === 'about' || name === 'used' || (name === 'access' || name === 'restricted' ? base.is_owner : readable))
   const part = (name: Tab, content: ReactNode) => opened.has(name) && <div hidden={tab !== name}>{content}</div>
   return (
     <>
@@ -73,7 +73,7 @@ function OneBase({ base, onDone }: { base: KnowledgeBase; onDone: () => void }) 
       {part('documents', <BaseDocuments base={base} />)}
       {part('search', <BaseSearch base={base} />)}
       {part('used', <BaseSearchers base={base} />)}
-      {part('about', base.yours ? <BaseForm base={base} onDone={onDone} onMade={onDone} /> : <About base={base} />)}
+      {part('about', base.is_owner ? <BaseForm base={base} onDone={onDone} onMade={onDone} /> : <About base={base} />)}
       {part('access', <BaseAccess base={base} />)}
       {part('restricted', <RestrictedPreview base={base} />)}
     </>

@@ -149,7 +149,7 @@ function useStop(conversation: string | null, running: string | null) {
   const [problem, setProblem] = useState<{ message: string; hint: string | null } | null>(null)
   const sent = useBeginning(conversation)
   // Its turn begins, and may wait for a compaction: it is known by its message until then.
-  const waits = useQueue(conversation).data?.find((one) => one.begins)?.id ?? null
+  const waits = useQueue(conversation).data?.find((one) => one.starting)?.id ?? null
   const beginning = running === null && (sent !== null || waits !== null)
   const stopped = running ?? (sent === null ? waits : null)
   const ask = useCallback(() => {

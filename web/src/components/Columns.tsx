@@ -84,14 +84,14 @@ function StopRun({ run }: { run: RunView }) {
 
 function Failure({ run, view }: { run: RunView; view: TurnView }) {
   const error = run.error ?? view.error ?? { message: 'This answer failed.' }
-  const hint = error.hint ?? 'The others go on. The question can be asked again, with this model or without it.'
+  const hint = error.hint ?? 'The other models continue. You can ask again, with or without this model.'
   return <ErrorNote problem={{ message: error.message, hint }} />
 }
 
 /** The next message has the answer that is kept alone in its window. One that failed can't be kept. */
 function Keep({ turn, view, run, kept, newest }: Props & { run: RunView; kept: boolean }) {
   const { busy, go } = useBranches()
-  if (kept) return <span className={styles.kept}>{newest ? 'The next message goes on from this one' : 'Kept'}</span>
+  if (kept) return <span className={styles.kept}>{newest ? 'The next message continues from this answer' : 'Kept'}</span>
   const failed = outcomeOf(view, run) === 'failed'
   if (run.id === '' || failed || (view.ended && run.blocks.length === 0)) return null
   return (

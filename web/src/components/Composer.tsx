@@ -149,7 +149,7 @@ export function Composer({ conversation, limit, running, stopping, onSubmit, onS
           <EyeIcon size={18} />
         </button>
         <p id={hint} className={styles.hint} data-testid="composer-hint">
-          {stopping ? 'Stopping…' : reason ?? (running ? 'Answering. Escape stops it, Enter sends what comes next.' : 'Enter sends, Shift+Enter starts a new line.')}
+          {stopping ? 'Stopping…' : reason ?? (running ? 'Answering. Escape stops it, Enter queues your next message.' : 'Enter sends, Shift+Enter starts a new line.')}
         </p>
         {running && (
           <button type="button" className={styles.stop} onClick={onStop} disabled={stopping} data-testid="stop">

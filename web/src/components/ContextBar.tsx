@@ -74,7 +74,7 @@ export function ContextBar({ conversation, newest }: { conversation: string; new
           className={`${controls.link} ${styles.offer}`}
           onClick={() => compact.mutate()}
           disabled={compact.isPending}
-          title="A summary takes the place of what is old. Nothing is deleted, and it can be undone."
+          title="Replaces older messages in the window by a summary. Nothing is deleted, and it can be undone."
           data-testid="context-offer"
         >
           {offered}

@@ -79,7 +79,7 @@ function Add({ group, busy, onAdd }: { group: Group; busy: boolean; onAdd: (user
       disabled={busy}
       onChange={(event) => event.target.value && onAdd(event.target.value)}
     >
-      <option value="">Add somebody…</option>
+      <option value="">Add a user…</option>
       {open.map((one) => (
         <option key={one.id} value={one.id}>
           {one.name}

@@ -29,7 +29,7 @@ export function HitText({ hit, where }: { hit: SearchHit; where: string }) {
 export const keyOf = (hit: SearchHit) => `${hit.message_id}${hit.call_id ?? ''}${hit.snippet.start}`
 
 /** What became of a search, in words: for those who see an empty list, and those who hear. */
-export function saidOf({ data, without_meaning: without }: Search): string {
+export function saidOf({ data, lexical_only_reason: without }: Search): string {
   const count = data.length === 0 ? 'Nothing was found.' : data.length === 1 ? '1 passage.' : `${data.length} passages.`
   return without === null ? count : `${count} Searched by words alone. ${without}`
 }

@@ -46,7 +46,7 @@ export function KeySettings() {
 function Row({ one, onRevoke }: { one: Key; onRevoke: () => void }) {
   const [asking, setAsking] = useState(false)
   const parts = [
-    `${one.begins_with}…`,
+    `${one.prefix}…`,
     one.scopes.join(', '),
     one.last_used_at ? `last used ${fullMoment(one.last_used_at)}` : 'never used',
     one.expires_at && `until ${fullMoment(one.expires_at)}`,

@@ -16,7 +16,7 @@ export function PreviewDrawer({ conversation, onClose }: { conversation: string 
   const calm = useCalm(draft)
   const details = useConversation(conversation)
   const changing = useChanging()
-  const wait = calm.text.trim() === '' ? 'Write a message: this shows what it would be sent with.' : obstacle(calm)
+  const wait = calm.text.trim() === '' ? 'Write a message to see the request that it would make.' : obstacle(calm)
   const value = { text: calm.text, file_ids: filesOf(calm).map((file) => file.id), timezone: timezone() }
   const preview = useQuery({
     // What was chosen for the conversation counts too: its last change stands for that.

@@ -88,9 +88,9 @@ function Row({ row, stored, onRemove }: { row: FileRow; stored: HeldFile | undef
         {row.name}
         {row.reason && <small>{row.reason}</small>}
       </span>
-      {stored?.place && row.state === 'ready' && (
-        <span className={styles.place} data-place={stored.place} title={stored.why} data-testid="place">
-          {PLACES[stored.place]}
+      {stored?.availability && row.state === 'ready' && (
+        <span className={styles.place} data-place={stored.availability} title={stored.why} data-testid="place">
+          {PLACES[stored.availability]}
         </span>
       )}
       <span className={styles.size}>{sizeOf(row)}</span>

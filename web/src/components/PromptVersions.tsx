@@ -41,7 +41,7 @@ export function PromptVersions({ versions, editing }: Props) {
                   type="button"
                   className={controls.plain}
                   disabled={save.isPending || editing || one.text === newest?.text}
-                  title={editing ? 'Save or discard what you wrote first.' : undefined}
+                  title={editing ? 'Save or discard your changes first.' : undefined}
                   onClick={() => save.mutate({ text: one.text, note: `Back to ${nameOf(one).toLowerCase()}` })}
                   data-testid="prompt-back"
                 >

@@ -132,7 +132,7 @@ function Editor({ turn, onClose }: { turn: ShownTurn; onClose: () => void }) {
         <p id={hint} className={styles.hint}>
           {branches.busy
             ? 'It can be sent when the answer is complete.'
-            : 'Sent with what is chosen below. The message as it was, and what followed, stay in a branch of their own.'}
+            : 'Sent with the settings below. The original message and its answers stay in another branch.'}
         </p>
         <button type="button" className={controls.plain} onClick={onClose}>
           Cancel

@@ -81,7 +81,7 @@ export function Queue({ conversation, running }: Props) {
 
 const begunMeanwhile = {
   message: 'The message that you were rewriting is being answered.',
-  hint: 'What you wrote stands in the box below.',
+  hint: 'Your text is in the message box.',
 }
 
 interface ChipProps {
@@ -151,7 +151,7 @@ function Chip({ message, onRewrite, onLose, onRemove }: ChipProps) {
             event.preventDefault()
           }}
         />
-      ) : message.kind === 'command' || message.begins ? (
+      ) : message.kind === 'command' || message.starting ? (
         <span className={styles.text} dir="auto">
           {message.text}
         </span>
@@ -168,7 +168,7 @@ function Chip({ message, onRewrite, onLose, onRemove }: ChipProps) {
         </button>
       )}
       {message.file_ids.length > 0 && <span className={styles.files}>+{message.file_ids.length}</span>}
-      {!message.begins && (
+      {!message.starting && (
         <button
           type="button"
           className={controls.icon}

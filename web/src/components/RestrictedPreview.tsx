@@ -23,7 +23,7 @@ export function RestrictedPreview({ base }: { base: KnowledgeBase }) {
         <input
           className={form.control}
           aria-label="A question"
-          placeholder="What would somebody with restricted access be told on…"
+          placeholder="A question of a restricted reader…"
           value={text}
           maxLength={2000}
           onChange={(event) => setText(event.target.value)}
@@ -45,7 +45,7 @@ function Shown({ preview }: { preview: RestrictedPreview }) {
   return (
     <div className={styles.sides}>
       <div>
-        <h4 className={styles.head}>What a reader is told</h4>
+        <h4 className={styles.head}>Answer to the reader</h4>
         {safe.summary ? (
           <p className={styles.text} data-testid="restricted-safe">
             {safe.summary}

@@ -9,7 +9,7 @@ import { HitText, keyOf, saidOf } from './Hits.tsx'
 import { CloseIcon, SearchIcon } from './icons.tsx'
 import styles from './SearchDialog.module.css'
 
-const ABOUT = 'What you wrote, what was answered, and what tools found.'
+const ABOUT = 'Your messages, the answers, and tool results.'
 
 /** Milliseconds without a key until what was typed is looked for. */
 const PAUSE = 250

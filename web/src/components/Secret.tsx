@@ -6,7 +6,7 @@ import form from './form.module.css'
 export function Secret({ secret }: { secret: string }) {
   return (
     <div className={form.field} role="status" data-testid="secret">
-      <p className={form.quiet}>This key is shown once. Keep it where nobody else reads it.</p>
+      <p className={form.quiet}>This key is shown only once. Store it in a safe place.</p>
       <code className={styles.secret}>{secret}</code>
       <div className={form.actions}>
         <CopyButton text={secret} label="Copy the key" />

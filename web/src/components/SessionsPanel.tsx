@@ -35,7 +35,7 @@ export function SessionsPanel({ conversation, onClose }: { conversation: string;
       {asked && (
         <Confirm
           question={`Go on from session ${asked.number}?`}
-          detail="Its messages stand in the window again. What came after it stays, as another branch."
+          detail="Its messages come back into the window. Later messages stay in another branch."
           action="Go on from it"
           onCancel={() => setAsked(null)}
           onConfirm={() => {
@@ -66,8 +66,8 @@ function Search({ conversation, sessions }: { conversation: string; sessions: Se
           name="words"
           dir="auto"
           maxLength={2000}
-          placeholder="Search what was said"
-          aria-label="Search what was said"
+          placeholder="Search messages"
+          aria-label="Search messages"
           data-testid="sessions-search"
         />
       </form>

@@ -37,7 +37,7 @@ const project: Project = {
     { id: 'file_2', name: 'scan.pdf', media_type: 'application/pdf', tokens: 0, status: 'failed' },
   ],
 }
-const base: KnowledgeBase = { id: 'kb_1', name: 'Prices', description: '', visible: false, level: 'full', yours: true, object: 'knowledge_base', owner_id: 'user_1', ...moments }
+const base: KnowledgeBase = { id: 'kb_1', name: 'Prices', description: '', visible: false, level: 'full', is_owner: true, object: 'knowledge_base', owner_id: 'user_1', ...moments }
 const prompts: SystemPrompt[] = [
   { object: 'system_prompt', version: 2, text: 'Be brief.', note: 'Shorter', shipped: false, created_at: '2026-11-21T12:00:00Z' },
   { object: 'system_prompt', version: 0, text: 'Be helpful.', note: '', shipped: true, created_at: null },

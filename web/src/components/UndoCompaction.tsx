@@ -20,7 +20,7 @@ export function UndoCompaction({ session }: { session: Session }) {
       {asked && (
         <Confirm
           question="Undo this compaction?"
-          detail="The messages stand in the window in full again, with what was said since. The next request is as long as before and pays for what the cache has lost. It compacts again when you ask for it, or when a message would not fit."
+          detail="The messages come back into the window in full. The next request is as long as before and pays for the lost cache. It compacts again when you ask for it, or when a message would not fit."
           action="Undo it"
           onCancel={() => setAsked(false)}
           onConfirm={() => {

@@ -97,7 +97,7 @@ function Keys({ user }: { user: User }) {
           <li key={key.id} className={styles.member}>
             <span>
               {key.name}
-              <small>{`${key.begins_with}… · ${key.scopes.join(', ')}`}</small>
+              <small>{`${key.prefix}… · ${key.scopes.join(', ')}`}</small>
             </span>
             {key.revoked_at ? (
               'revoked'

@@ -8,7 +8,7 @@ export function Welcome() {
         <h1>Ask, with or without documents</h1>
         <p>
           Attach files and pictures with the clip, drop them here or paste them. Answers cite the passages they rest on,
-          and the bar below shows what the model was given and what it cost.
+          and the bar below shows what the model saw and what it cost.
         </p>
       </div>
     </div>

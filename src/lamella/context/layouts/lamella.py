@@ -1,4 +1,4 @@
-"""The default layout: what never changes first, what moves last."""
+"""The default layout: what never changes comes first, what moves comes last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as the store gives and takes them, by noun."""
+"""The records that the store reads and writes, by subject."""
 
 from lamella.core.records.conversations import (
     AgentAndProject,
@@ -30,19 +30,18 @@ from lamella.core.records.requests import (
     ProviderLimit,
     RequestEnd,
     RequestRecord,
-    Said,
+    SideResponse,
     StoredBlock,
     StoredDecision,
     StoredMarker,
     StoredSegment,
 )
 from lamella.core.records.turns import (
-    LEAVE,
+    UNCHANGED,
     BeginCondition,
     Branch,
     Choices,
     JournalEntry,
-    Leave,
     NewRun,
     NewTurn,
     RunEnd,
@@ -50,6 +49,7 @@ from lamella.core.records.turns import (
     TurnEnd,
     TurnOnPath,
     TurnRecord,
+    Unchanged,
     UnfinishedTurn,
     can_go_on,
     first_choice,
@@ -57,7 +57,7 @@ from lamella.core.records.turns import (
 from lamella.core.records.work import Job, JobStatus, NewJob, Notice, NoticeKind, QueuedMessage, QueueStatus
 
 __all__ = [
-    "LEAVE",
+    "UNCHANGED",
     "AgentAndProject",
     "BeginCondition",
     "Branch",
@@ -74,7 +74,6 @@ __all__ = [
     "JobStatus",
     "JournalEntry",
     "LastBill",
-    "Leave",
     "NewJob",
     "NewRequest",
     "NewRun",
@@ -94,7 +93,7 @@ __all__ = [
     "RequestRecord",
     "RunEnd",
     "RunRecord",
-    "Said",
+    "SideResponse",
     "StoredAgent",
     "StoredBlock",
     "StoredDecision",
@@ -107,6 +106,7 @@ __all__ = [
     "TurnEnd",
     "TurnOnPath",
     "TurnRecord",
+    "Unchanged",
     "UnfinishedTurn",
     "can_go_on",
     "first_choice",

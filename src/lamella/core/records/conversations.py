@@ -13,22 +13,21 @@ from lamella.core.messages import Attachment, Turn
 from lamella.core.prompt import ToolSpec
 from lamella.core.records.library import Place
 from lamella.core.records.requests import LastBill, StoredDecision
-from lamella.core.records.turns import LEAVE, Leave
+from lamella.core.records.turns import UNCHANGED, Unchanged
 from lamella.core.sessions import Session
 
 TitledBy = Literal["nobody", "words", "model", "user"]
-"""Whose a title is: `nobody` has begun to speak; `words` are the first of the conversation; a `model` was asked."""
+"""Who wrote a title: `nobody` yet, the first `words` of the conversation, a `model`, or the `user`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation. System prompt and tools are pinned when it begins, so that its window never changes silently.
+    """A conversation. System prompt and tools are pinned when it begins, so its window never changes silently.
 
-    `forked`: its turns are more than one line of single answers.
-    `head` is the last turn of its current path, and `head_run_id` the run whose answer is continued there; None while
-    nobody chose and the turn runs. `system_prompt` is the text of version `system_prompt_version` of the
-    owner's system prompts. `session_id` is the session that it is in: the store makes the first one with it.
-    `thinking_effort` None leaves it to the agent, then to the deployment.
+    `forked`: its turns are not one line of single answers. `head` is the last turn of its current path, and
+    `head_run_id` the run that is continued; None if none is chosen yet. `system_prompt` is the text of version
+    `system_prompt_version` of the owner's system prompts. `session_id` is its current session; the store makes the
+    first one with it. `thinking_effort` None leaves it to the agent, then to the deployment.
     """
 
     id: str
@@ -53,7 +52,7 @@ class Conversation:
 
     @property
     def place(self) -> Place:
-        """Where it stands."""
+        """Its current position in the tree."""
         return Place(self.head, self.head_run_id)
 
 
@@ -69,11 +68,11 @@ class SystemPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a conversation came to: its cost in US dollars; by session id its stored messages, their tokens by the local
-    count, and how the first question begins.
+    """The totals of a conversation: its cost in US dollars; by session id the number of messages, their tokens by the
+    local count, and the beginning of the first question.
 
-    `estimated`: the providers did not say what some of its requests were billed. Sessions in which something of a
-    knowledge base stands have no tokens here: a reader who lost access must not learn how long it was.
+    `estimated`: the providers did not report the whole usage of some requests. Sessions with content of a knowledge
+    base have no token counts here: a reader who lost access must not learn their length.
     """
 
     cost: float
@@ -85,7 +84,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class ConversationChange:
-    """What to change of a conversation; None leaves it. A decision is stored with a change of the window."""
+    """A change of a conversation; None leaves a field. A change of the window also stores a decision."""
 
     title: str | None = None
     model: str | None = None
@@ -93,36 +92,35 @@ class ConversationChange:
     marker_policy: str | None = None
     system_prompt: SystemPrompt | None = None
     tools: tuple[ToolSpec, ...] | None = None
-    agent_id: str | Leave | None = LEAVE
-    project_id: str | Leave | None = LEAVE
-    thinking_effort: str | Leave | None = LEAVE
+    agent_id: str | Unchanged | None = UNCHANGED
+    project_id: str | Unchanged | None = UNCHANGED
+    thinking_effort: str | Unchanged | None = UNCHANGED
     decisions: Sequence[Decision] = field(default_factory=tuple)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentAndProject:
-    """What a conversation is surrounded by when a turn begins: its agent, and its project with numbered documents."""
+    """A conversation's agent and its project with numbered documents, when a turn begins."""
 
     agent: Agent | None = None
     project: Project | None = None
 
     @property
     def files(self) -> tuple[Attachment, ...]:
-        """Those of the project."""
+        """The project's files."""
         return self.project.files if self.project is not None else ()
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationSnapshot:
-    """What a turn of one model begins from at `place`: its conversation, the window's part of the path that leads
-    there, the decisions that hold on it and the newest bill, of one moment.
+    """Everything that a turn of one model needs at `place`, read at one moment: the conversation, the window's part of
+    the path, the decisions that hold on it, and the newest bill.
 
-    `session` is the one that the path stands in; the conversation may be in another. `summaries` stand before the turns
-    of it: those of the sessions that it continues, the oldest first, and its own when it was closed once and is open
-    again. `documents` are those that tools brought into the conversation, without their texts.
-    `sent_before` is when the newest messages before the window were sent, the oldest first: how often somebody writes
-    is not forgotten with a summary. `session_changes` counts the decisions that moved the conversation from one session
-    to another, of every branch.
+    `session` is the session of the path; the conversation may be in another. `summaries` precede its turns: those of
+    the sessions that it continues, oldest first, and its own if it was closed and is open again. `documents` are those
+    that tools brought, without text. `sent_before` are the times of the newest messages before the window, oldest
+    first, so that a user's pace survives a summary. `session_changes` counts the decisions of all branches that changed
+    the session.
     """
 
     conversation: Conversation

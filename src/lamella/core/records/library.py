@@ -1,4 +1,4 @@
-"""What a user keeps, and who asks: agents, projects, files, their places in the window, callers, pages of lists."""
+"""Records of agents, projects, files and their places in the window; callers and pages of lists."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class ProjectContent:
-    """What a user says of a project; `file_ids` in the order of its documents."""
+    """The editable fields of a project. `file_ids` are in the order of its documents."""
 
     name: str
     instructions: str = ""
@@ -66,16 +66,16 @@ class StoredProject:
 
     @property
     def content(self) -> ProjectContent:
-        """What its user said of it."""
+        """The editable fields."""
         return ProjectContent(self.name, self.instructions, tuple(file.id for file in self.files))
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """Something to read that a tool brought into a conversation; `url` is where it came from, if anywhere.
+    """A document that a tool brought into a conversation. `url` is its source, or None.
 
-    `size` is in bytes: of what was fetched, of which `text` is what can be read. `made_from` are the knowledge bases
-    that it was made from, so that it is withheld when a grant on one of them falls.
+    `size` is the fetched size in bytes; `text` is the readable part. `made_from` are the knowledge bases that it was
+    made from: if a grant on one of them ends, it is withheld.
     """
 
     title: str
@@ -88,7 +88,9 @@ class FoundDocument:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. Every row has an owner and every store verb takes the caller; a foreign id is "not found"."""
+    """The user who sends a request. Every row has an owner and every method of the store takes the caller; another
+    user's id is "not found".
+    """
 
     user_id: str
 
@@ -106,7 +108,7 @@ class Page(Generic[ItemT]):
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """Which page: at most `limit` items behind the id `after`, by id, newest first unless `order` is `asc`."""
+    """A page of a list: at most `limit` items after the id `after`, newest first unless `order` is `asc`."""
 
     limit: int = 20
     after: str | None = None
@@ -115,10 +117,10 @@ class PageQuery:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A point in the tree of a conversation's turns: behind the answer of the run `run_id` of the turn `turn_id`.
+    """A position in the tree of a conversation's turns: after the answer of run `run_id` of turn `turn_id`.
 
-    Without a turn it is the place before the first. The way from a place back to the first turn is a path: each turn
-    says which run of which turn it follows, and that never changes.
+    Without a turn it is the position before the first. The path of a position is the list of turns from the first one
+    to it. Each turn stores the run that it follows, and that never changes.
     """
 
     turn_id: str | None = None
@@ -127,7 +129,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PinnedProject:
-    """A project as it stood around a turn; its files by their ids."""
+    """A project as it was during a turn, with its files by id."""
 
     id: str
     name: str
@@ -138,9 +140,10 @@ class PinnedProject:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """What stood around a turn, or a request for a summary, as it was then: it can be edited and removed.
+    """The agent, project and tools during a turn or a request for a summary. They are stored because they can be edited
+    later.
 
-    `tools` are all that the conversation has, whatever its agent may use.
+    `tools` are all of the conversation, even if its agent may use only some.
     """
 
     system: str

@@ -1,4 +1,4 @@
-"""Requests to models: what was sent, marked and billed; and the decisions about them."""
+"""Requests to models: what was sent, marked and billed, and the decisions about them."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class StoredMarker:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What came back of a request beside a turn, whose answer is no message: its text, and how it ended.
+class SideResponse:
+    """The answer to a side request, such as a summary: its text and how it ended.
 
-    `called`: it called a tool, which is no answer to such a request.
+    `called`: the model called a tool, which is not a valid answer to a side request.
     """
 
     text: str
@@ -63,15 +63,15 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request to a model: what was sent, what was predicted, what was billed.
+    """A request to a model: what was sent, predicted and billed.
 
-    `zones` is the run-length list of zones over `segments`, as `(zone, count)`. `protocol` is the wire that it was
-    sent on. `local_tokens` is the local count, `estimate` that count calibrated. `usage` and `cost` come with the end
-    of the turn; `error` is the error object when it failed. `predicted_hit` is the index of the last block to be read.
-    `absent` are the kinds of segment that are not in the window, each with the reason. `thinking_effort` is the one
-    that held; `head` says what the model was asked of it. `run_id` is the run that made it, None beside a turn.
-    `answer_id` is the provider's own name of the answer; `diagnosis` what it says of the cache that was missed, None
-    where it was not asked or did not say. `said` is the answer to a request beside a turn.
+    `zones` is the run-length list of zones over `segments`, as `(zone, count)`. `protocol` is its wire. `local_tokens`
+    is the local count, `estimate` that count calibrated. `usage` and `cost` are set when the turn ends; `error` is the
+    error object if it failed. `predicted_hit` is the index of the last block that should be read from the cache.
+    `absent` are the kinds of segment that the window lacks, each with a reason. `thinking_effort` is the effective
+    effort; `head` has the parameters that were sent for it. `run_id` is None for a side request. `answer_id` is the
+    provider's id of the answer; `diagnosis` is its explanation of a cache miss, or None. `said` is the answer to a side
+    request.
     """
 
     id: str
@@ -106,15 +106,15 @@ class RequestRecord:
     absent: tuple[tuple[str, str], ...] = ()
     thinking_effort: str = OFF
     run_id: str | None = None
-    said: Said | None = None
+    said: SideResponse | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LastBill:
-    """The newest bill of a path: what the provider counted for so many local tokens, for a request of this moment.
+    """The newest bill of a path: the provider's token count for a known number of local tokens.
 
-    `followed`: the path goes on from the run that made it, and not from another answer of the same turn. `answer_id`
-    is the provider's own name of the answer.
+    `followed`: the path continues from the run that was billed, not from another answer of the same turn. `answer_id`
+    is the provider's id of the answer.
     """
 
     request_id: str
@@ -128,8 +128,9 @@ class LastBill:
 
 @dataclass(frozen=True, slots=True)
 class ProviderLimit:
-    """The most `tokens` of a prompt that a model takes for an account,
-    as its refusals taught. Believed `until` then."""
+    """The largest prompt in `tokens` that a model accepts for an account, learned from its refusals. Valid until
+    `until`.
+    """
 
     account: str
     model: str
@@ -141,9 +142,9 @@ class ProviderLimit:
 class NewRequest:
     """A request to store before it is sent.
 
-    `record.segments` is whole; `base` is an earlier request of the conversation whose first `shared` segments are the
-    same (zones apart), so that only the difference needs storing. `blocks` are those that may be new. `pinned` is what
-    stands around it, of one beside the turns.
+    `record.segments` is complete. `base` is an earlier request of the conversation whose first `shared` segments are
+    equal (except for zones), so only the difference is stored. `blocks` are those that may be new. `pinned` is set for
+    side requests: agent, project and tools at that time.
     """
 
     record: RequestRecord
@@ -156,7 +157,7 @@ class NewRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestEnd:
-    """What became of a request. `dropped_thinking`: blocks of earlier thinking that the provider left out."""
+    """The end of a request. `dropped_thinking` counts blocks of earlier thinking that the provider dropped."""
 
     request_id: str
     usage: Usage
@@ -166,13 +167,13 @@ class RequestEnd:
     dropped_thinking: int = 0
     answer_id: str | None = None
     diagnosis: Diagnosis | None = None
-    said: Said | None = None
+    said: SideResponse | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDecision:
-    """A decision with its moment, and where the conversation stood then: at the turn `turn_id`, None for before the
-    first; in its run `run_id` where it is about what that run sends.
+    """A decision, when it was made, and the conversation's position: after turn `turn_id`, None for before the first.
+    `run_id` is set if it concerns one run.
     """
 
     id: str

@@ -16,25 +16,25 @@ from lamella.core.sessions import SessionReturn, SessionStep
 from lamella.core.tokens import Usage
 
 
-class Leave(Enum):
-    """Stands for a value that is not asked to change, where None means something."""
+class Unchanged(Enum):
+    """Marks a field that a change leaves as it is, if None is a value of that field."""
 
-    LEAVE = "leave"
+    UNCHANGED = "leave"
 
 
-LEAVE = Leave.LEAVE
+UNCHANGED = Unchanged.UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What one turn chooses in place of what its conversation says. `agent_id` None: no agent for this turn."""
+    """Settings of one turn that override the conversation's. `agent_id` None: no agent in this turn."""
 
     layout: str | None = None
     marker_policy: str | None = None
-    agent_id: str | Leave | None = LEAVE
+    agent_id: str | Unchanged | None = UNCHANGED
     thinking_effort: str | None = None
     knowledge_base_ids: tuple[str, ...] = ()
-    """Those that are searched beside the ones of the conversation and the agent."""
+    """Searched in addition to the bases of the conversation and the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True)
 class BeginCondition:
-    """What a turn begins on. `head` is where the conversation stood when that was read: if it stands elsewhere when the
-    turn is stored, nothing is. `parent` is what the turn follows, `session` the way to the session of that place where
-    the conversation is in another one. `decisions` are what the turn brought, `pinned` is what stands around it.
+    """The state that a turn expects when it begins. If the conversation's current position is no longer `head`, nothing
+    is stored. `parent` is the turn that it follows. `session` changes the session first, if the conversation is in
+    another one. `decisions` are new in this turn; `pinned` are agent, project and tools.
     """
 
     head: Place
@@ -61,11 +61,11 @@ class BeginCondition:
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A turn to begin: the user's message as it arrived. `sent_at` carries the offset of `timezone`.
+    """A turn to begin, with the user's message. `sent_at` carries the offset of `timezone`.
 
-    `runs` are the models that answer it, in the order that they were named in. `dynamic` is the dynamic context that
-    goes with it. `choices` are not stored: its requests say what they came to. `parent` is what it
-    follows, None for where the conversation stands.
+    `runs` are the models that answer, in the order of the request. `dynamic` is the dynamic context. `choices` are not
+    stored: requests store the effective settings. `parent` is the turn that it follows, None for the conversation's
+    current position.
     """
 
     id: str
@@ -112,14 +112,14 @@ class RunRecord:
 
     @property
     def answer(self) -> str:
-        """All that it said, the texts of its steps with a blank line between them."""
+        """The answer: the texts of its steps, separated by blank lines."""
         said = ("".join(part.text for part in step.parts if isinstance(part, Text)) for step in self.steps)
         return "\n\n".join(text for text in said if text)
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """A turn as clients see it. `parent` is what it follows; usage and cost are those of all its `runs`."""
+    """A turn as clients see it. `parent` is the turn that it follows; usage and cost are sums over its `runs`."""
 
     id: str
     conversation_id: str
@@ -141,23 +141,23 @@ class TurnRecord:
 
     @property
     def model(self) -> str:
-        """The first model that was asked."""
+        """The first model of the turn."""
         return self.runs[0].model
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps of the answer that is shown where nobody chose."""
+        """The steps of the answer that is shown by default."""
         return self.run.steps
 
     @property
     def run(self) -> RunRecord:
-        """The run whose answer is shown where nobody chose: see `first_choice`."""
+        """The run whose answer is shown by default: see `first_choice`."""
         return self.runs[first_choice([run.status for run in self.runs])]
 
 
 def first_choice(statuses: Sequence[TurnStatus]) -> int:
-    """Which of a turn's runs is continued where nobody chose: the first that finished, else the first that was stopped
-    on the way, else the first.
+    """The run that a turn continues from by default: the first that finished, else the first that was stopped, else the
+    first.
     """
     for wanted in ((TurnStatus.FINISHED,), (TurnStatus.STOPPED, TurnStatus.INTERRUPTED)):
         for index, status in enumerate(statuses):
@@ -167,15 +167,15 @@ def first_choice(statuses: Sequence[TurnStatus]) -> int:
 
 
 def can_go_on(statuses: Sequence[TurnStatus], index: int) -> bool:
-    """Whether a conversation can go on from this run of a turn: from one that failed only where all of them did."""
+    """Whether a conversation can continue from this run. A failed run qualifies only if all runs failed."""
     return statuses[index] is not TurnStatus.FAILED or set(statuses) == {TurnStatus.FAILED}
 
 
 @dataclass(frozen=True, slots=True)
 class TurnOnPath:
-    """A turn of the current path: `run_id` is the run that is followed, None while nobody chose and it runs.
+    """A turn of the current path. `run_id` is the run that is followed, None while it runs and none is chosen.
 
-    `siblings` are the turns that follow the same answer, itself among them, the oldest first.
+    `siblings` are the turns that follow the same answer, including itself, oldest first.
     """
 
     turn: TurnRecord
@@ -185,7 +185,7 @@ class TurnOnPath:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A turn as a node of its conversation's tree: what it follows, how its message begins, and its runs."""
+    """A turn as a node of its conversation's tree: its parent, the beginning of its message, and its runs."""
 
     id: str
     parent: Place
@@ -197,7 +197,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How one run of a turn ended, and what it made."""
+    """The end of a run: its status and its messages."""
 
     run_id: str
     status: TurnStatus
@@ -219,7 +219,7 @@ class TurnEnd:
 
     @property
     def requests(self) -> tuple[RequestEnd, ...]:
-        """What became of the requests of all its runs."""
+        """The ends of the requests of all its runs."""
         return tuple(request for run in self.runs for request in run.requests)
 
 

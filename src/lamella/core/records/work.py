@@ -1,4 +1,4 @@
-"""What waits: queued messages and commands, background jobs, and the notices that tell how they went."""
+"""Waiting work: queued messages and commands, background jobs, and notices about their outcome."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class QueueStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message or a command that waits for its turn, with the sender whose rights it has.
+    """A message or a command in the queue, with the sender whose rights apply.
 
-    `sent_at` carries the offset of `timezone`; `seq` is its place in its conversation, counted by the store from 1.
-    `payload` is what else was sent with it. `turn_id` is the turn that it went into; of a command, and of a message
-    that could not be answered, `notice_id` is the notice that tells of it.
+    `sent_at` carries the offset of `timezone`. `seq` is its number in the conversation, counted by the store from 1.
+    `payload` holds the other fields of the request. `turn_id` is the turn that it became part of. `notice_id` is the
+    notice of a command, or of a message that could not be answered.
     """
 
     id: str
@@ -45,12 +45,12 @@ class QueuedMessage:
 
     @property
     def notice_id(self) -> str:
-        """The id of the notice that tells what became of it, if one does."""
+        """The id of the notice about its outcome, if there is one."""
         return f"note_{self.id.partition('_')[2]}"
 
 
 class NoticeKind(StrEnum):
-    """What a notice tells."""
+    """The subject of a notice."""
 
     COMMAND = "command"
     """A command of the user, with its answer."""
@@ -65,10 +65,11 @@ class NoticeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that a conversation shows and no model reads: a command with its answer, or what was done to its past.
+    """An entry of a conversation that models do not see: a command with its answer, or a report of a compaction or
+    pruning.
 
-    It stands behind the turn `turn_id`, None for before the first. `name` and `argument` are those of a command.
-    `text` is what people read, `data` the same for programs.
+    It follows the turn `turn_id`, None for before the first. `name` and `argument` are those of a command. `text` is
+    for people, `data` has the same facts for programs.
     """
 
     id: str
@@ -93,10 +94,10 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """Work to do in the background: what (`kind`), for whom (`subject`, an id), why, and from when on.
+    """A job to run in the background: its `kind`, its `subject` (an id), the reason, and the earliest start.
 
-    `follows`: a job for the same that runs already may have looked too early, so it is due once more when it has ended.
-    `takes_over`: one that waits is done as this one says instead, from `not_before` on and as if it were new.
+    `follows`: if a job for the same subject is running, run it once more afterwards. `takes_over`: replace a waiting
+    job for the same subject.
     """
 
     kind: str
@@ -110,10 +111,10 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Background work. Whoever runs it does so as `caller`, and holds it as long as its `token` is the newest.
+    """A background job. A worker runs it as `caller`, and holds it while its `token` is the newest.
 
-    `due_at` is when it may be claimed: its time to begin, or the end of the lease while it runs. `attempts` counts how
-    often it was claimed; `error` is the error object of its last failure.
+    `due_at` is the earliest start, or the end of the lease while it runs. `attempts` counts how often it was claimed;
+    `error` is the error object of the last failure.
     """
 
     id: str

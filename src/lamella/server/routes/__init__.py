@@ -1,1 +1,1 @@
-"""The routes of the native API by noun, each with the bodies it takes and the objects it gives."""
+"""The routes of the API by subject, each with its bodies and objects."""

@@ -9,12 +9,12 @@ from fastapi import Depends, Request, Response
 from msgspec import field
 from pydantic import Field, SecretStr, StringConstraints
 
-from lamella.app.accounts import LOGIN_LIFE, Invited, Issued, KeyOrder, filled
+from lamella.app.accounts import LOGIN_LIFE, InvitedUser, IssuedKey, KeyRequest, filled
 from lamella.core.access import AuditEntry, AuditKind, Group, Identity, Key, Role, Scope, User, UserChange
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.json import encode
 from lamella.core.records import Page
-from lamella.server.entrance import COOKIE, Entrance
+from lamella.server.authentication import COOKIE, Authentication
 from lamella.server.objects import Body, ListObject, Moment, Object, listed
 from lamella.server.routing import JSON, TheAdmin, TheApp, TheCaller, TheIdentity, ThePage, api_router
 
@@ -40,16 +40,16 @@ class LoginBody(Body):
 
 
 class NewKey(Body):
-    """`POST /api/v1/keys`: without scopes all that the key of the request has; `expires_at` with its offset."""
+    """`POST /api/v1/keys`. Without `scopes` it has all scopes of the request's key. `expires_at` needs an offset."""
 
     name: Name
     scopes: Annotated[list[ScopeName], Field(max_length=3)] | None = None
     expires_at: Annotated[str, StringConstraints(max_length=40)] | None = None
 
-    def order(self, user_id: str) -> KeyOrder:
+    def order(self, user_id: str) -> KeyRequest:
         """The key to make for a user; raises `InvalidRequest` for an end that is no moment."""
         scopes = None if self.scopes is None else frozenset(map(Scope, self.scopes))
-        return KeyOrder(user_id, self.name, scopes, self._end())
+        return KeyRequest(user_id, self.name, scopes, self._end())
 
     def _end(self) -> datetime | None:
         if self.expires_at is None:
@@ -73,14 +73,14 @@ class NewUser(Body):
 
 
 class UserPatch(Body):
-    """`PATCH /api/v1/users/{id}`; what is left out stays."""
+    """`PATCH /api/v1/users/{id}`. Fields that are left out do not change."""
 
     name: Name | None = None
     role: RoleName | None = None
     disabled: bool | None = None
 
     def change(self) -> UserChange:
-        """What was sent; raises `InvalidRequest` for an empty name."""
+        """The change. Raises `InvalidRequest` for an empty name."""
         name = None if self.name is None else filled(self.name)
         return UserChange(name, None if self.role is None else Role(self.role), self.disabled)
 
@@ -92,8 +92,9 @@ class GroupBody(Body):
 
 
 class LoginObject(Object, kw_only=True):
-    """What it takes to get in: whether accounts are set up, whether a key is needed, and whether setting them up takes
-    the first-run token."""
+    """What the login needs: whether accounts are set up, whether a key is needed, and whether setting up needs the
+    first-run token.
+    """
 
     object: Literal["login"] = "login"
     set_up: bool
@@ -102,7 +103,7 @@ class LoginObject(Object, kw_only=True):
 
 
 class NamedObject(Object, kw_only=True):
-    """What every member may know of a user or a group."""
+    """The name and id of a user or a group, which every member may see."""
 
     id: str
     object: Literal["user", "group"]
@@ -138,7 +139,7 @@ class KeyObject(Object, kw_only=True):
     id: str
     object: Literal["key"] = "key"
     name: str
-    begins_with: str
+    prefix: str
     user_id: str
     issued_by: str
     scopes: list[Scope]
@@ -150,7 +151,7 @@ class KeyObject(Object, kw_only=True):
 
 
 class IssuedKeyObject(KeyObject, kw_only=True):
-    """A new key with its `secret`, which is shown here and never again; null where it was shown before."""
+    """A new key with its `secret`, which is shown only once; null if it was shown before."""
 
     secret: str | None
 
@@ -162,9 +163,9 @@ class InvitedUserObject(UserObject, kw_only=True):
 
 
 class AuditEntryObject(Object, kw_only=True):
-    """Something that happened: by whom, to whom (`subject`), and where (`on`: a base or a group).
+    """An entry of the audit log: who (`by`), to whom (`subject`), where (`on`: a base or a group).
 
-    `from` and `to` are levels of a grant, `member`, or how a question ended; null for nothing.
+    `from` and `to` are levels of a grant, `member`, or the outcome of a question; null for none.
     """
 
     id: str
@@ -205,20 +206,20 @@ def _kind(one: User | Group) -> str:
 
 
 def key_object(key: Key, current: str | None = None) -> KeyObject:
-    """A key; `current` is the id of the one that this request came with."""
+    """A key. `current` is the id of the request's key."""
     return KeyObject.of(key, **_of_key(key, current))
 
 
-def issued_object(issued: Issued) -> IssuedKeyObject:
+def issued_object(issued: IssuedKey) -> IssuedKeyObject:
     """A new key."""
     return IssuedKeyObject.of(issued.key, secret=issued.secret, **_of_key(issued.key, None))
 
 
 def _of_key(key: Key, current: str | None) -> dict[str, Any]:
-    return {"begins_with": f"lam_{key.prefix}", "scopes": sorted(key.scopes), "current": key.id == current}
+    return {"prefix": f"lam_{key.prefix}", "scopes": sorted(key.scopes), "current": key.id == current}
 
 
-def invited_object(made: Invited) -> InvitedUserObject:
+def invited_object(made: InvitedUser) -> InvitedUserObject:
     """A new user."""
     return InvitedUserObject.of(made.user, object="user", key=issued_object(made.issued))
 
@@ -238,34 +239,35 @@ def entry_object(entry: AuditEntry) -> AuditEntryObject:
 # Getting in
 
 
-async def _entrance(request: Request) -> Entrance:
-    entrance: Entrance | None = request.state.entrance
-    if entrance is None:
+async def _authentication(request: Request) -> Authentication:
+    authentication: Authentication | None = request.state.authentication
+    if authentication is None:
         raise NotFound("This deployment knows its users by other means than keys.")
-    return entrance
+    return authentication
 
 
-TheEntrance = Annotated[Entrance, Depends(_entrance)]
+TheEntrance = Annotated[Authentication, Depends(_authentication)]
 
 
 @router.get("/login")
-async def what_it_takes(entrance: TheEntrance) -> LoginObject:
-    """What it takes to get in: whether accounts are set up, whether a key is needed, and whether setting them up takes
-    the first-run token."""
-    set_up = await entrance.accounts.are_set_up()
+async def what_it_takes(authentication: TheEntrance) -> LoginObject:
+    """What the login needs: whether accounts are set up, whether a key is needed, and whether setting up needs the
+    first-run token.
+    """
+    set_up = await authentication.accounts.are_set_up()
     return LoginObject(
         set_up=set_up,
-        key_needed=set_up or not entrance.is_local,
-        token_needed=not set_up and not entrance.holds_folder,
+        key_needed=set_up or not authentication.is_local,
+        token_needed=not set_up and not authentication.holds_folder,
     )
 
 
 @router.post("/login", responses={200: {JSON: MeObject}})
-async def log_in(body: LoginBody, request: Request, entrance: TheEntrance) -> Response:
+async def log_in(body: LoginBody, request: Request, authentication: TheEntrance) -> Response:
     """Log a page in by a key: the answer sets a cookie that no script can read."""
-    issued = await entrance.accounts.log_in(body.key.get_secret_value())
-    identity = await entrance.accounts.identify(issued.secret or "")
-    user = await entrance.accounts.directory.user(identity.caller.user_id)
+    issued = await authentication.accounts.log_in(body.key.get_secret_value())
+    identity = await authentication.accounts.identify(issued.secret or "")
+    user = await authentication.accounts.directory.user(identity.caller.user_id)
     answer = Response(encode(me_object(user, identity, accounts=True)), media_type=JSON)
     answer.set_cookie(
         COOKIE,
@@ -279,24 +281,24 @@ async def log_in(body: LoginBody, request: Request, entrance: TheEntrance) -> Re
 
 
 @router.post("/logout", status_code=204)
-async def log_out(request: Request, identity: TheIdentity, entrance: TheEntrance) -> Response:
-    """End the login of a page; a key stays as it is."""
-    await entrance.accounts.log_out(identity)
+async def log_out(request: Request, identity: TheIdentity, authentication: TheEntrance) -> Response:
+    """Log the page out. The key stays valid."""
+    await authentication.accounts.log_out(identity)
     answer = Response(status_code=204)
     answer.delete_cookie(COOKIE, secure=request.url.scheme == "https", httponly=True, samesite="strict")
     return answer
 
 
 @router.post("/setup", status_code=201)
-async def set_up(body: SetUpBody, entrance: TheEntrance) -> InvitedUserObject:
-    """Turn accounts on: whoever is the one user so far becomes the first admin, and everybody needs a key."""
-    entrance.check_token("" if body.token is None else body.token.get_secret_value())
-    return invited_object(await entrance.accounts.set_up(body.name))
+async def set_up(body: SetUpBody, authentication: TheEntrance) -> InvitedUserObject:
+    """Set accounts up: the current user becomes the first admin, and everybody needs a key from then on."""
+    authentication.check_token("" if body.token is None else body.token.get_secret_value())
+    return invited_object(await authentication.accounts.set_up(body.name))
 
 
 @router.get("/me")
 async def me(identity: TheIdentity, app: TheApp) -> MeObject:
-    """Who asks, and what the key of this request may be used for."""
+    """The user of this request, and the scopes of its key."""
     user = await app.accounts.directory.user(identity.caller.user_id)
     return me_object(user, identity, accounts=await app.accounts.are_set_up())
 
@@ -403,32 +405,32 @@ async def group(group_id: str, app: TheApp, identity: TheIdentity) -> GroupObjec
 
 @router.patch("/groups/{group_id}")
 async def rename_group(group_id: str, body: GroupBody, app: TheApp, admin: TheAdmin) -> GroupObject:
-    """Give a group another name."""
+    """Rename a group."""
     return group_object(await app.accounts.directory.rename_group(group_id, filled(body.name)))
 
 
 @router.delete("/groups/{group_id}", status_code=204)
 async def delete_group(group_id: str, app: TheApp, admin: TheAdmin) -> Response:
-    """Remove a group, with its grants."""
+    """Delete a group with its grants."""
     await app.accounts.directory.delete_group(group_id, admin.caller.user_id, app.clock.now())
     return Response(status_code=204)
 
 
 @router.put("/groups/{group_id}/members/{user_id}")
 async def add_member(group_id: str, user_id: str, app: TheApp, admin: TheAdmin) -> GroupObject:
-    """Put a user into a group."""
+    """Add a user to a group."""
     directory, by = app.accounts.directory, admin.caller.user_id
     return group_object(await directory.add_member(group_id, user_id, by, app.clock.now()))
 
 
 @router.delete("/groups/{group_id}/members/{user_id}")
 async def remove_member(group_id: str, user_id: str, app: TheApp, admin: TheAdmin) -> GroupObject:
-    """Take a user out of a group."""
+    """Remove a user from a group."""
     directory, by = app.accounts.directory, admin.caller.user_id
     return group_object(await directory.remove_member(group_id, user_id, by, app.clock.now()))
 
 
 @router.get("/audit/{kind}")
 async def audit(kind: AuditKind, page: ThePage, app: TheApp, admin: TheAdmin) -> ListObject[AuditEntryObject]:
-    """What happened: changes of `grants`, of `members` of groups, and `restricted-uses` without what was asked."""
+    """The audit log: changes of `grants`, of `members` of groups, and `restricted-uses` without the questions."""
     return listed(await app.accounts.directory.audit(kind, page), entry_object)

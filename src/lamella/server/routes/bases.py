@@ -49,13 +49,13 @@ class NewBase(Body):
     topics: Topics = Field(default_factory=list)
 
     def content(self) -> BaseContent:
-        """What was sent."""
+        """The fields of the body."""
         said = BaseContent(self.name, self.description, self.visible, self.hint, tuple(self.keywords))
         return described(said, self.summary, self.topics)
 
 
 class BasePatch(Body):
-    """`PATCH /api/v1/knowledge-bases/{id}`; what is left out stays."""
+    """`PATCH /api/v1/knowledge-bases/{id}`. Fields that are left out do not change."""
 
     name: Name = ""
     description: Annotated[str, StringConstraints(max_length=4000)] = ""
@@ -66,7 +66,7 @@ class BasePatch(Body):
     topics: Topics = Field(default_factory=list)
 
     def edit(self, now: BaseContent) -> BaseContent:
-        """The base with what was sent."""
+        """The base with the fields of the body."""
         sent = self.model_dump(exclude_unset=True)
         summary, topics = sent.pop("summary", now.summary), sent.pop("topics", now.topics)
         sent["keywords"] = tuple(sent.get("keywords", now.keywords))
@@ -101,7 +101,7 @@ class KnowledgeBaseObject(Object, kw_only=True):
     described_by: DescribedBy | UnsetType = UNSET
     level: GrantLevel
     owner_id: str
-    yours: bool
+    is_owner: bool
     created_at: Moment
     updated_at: Moment
 
@@ -134,7 +134,7 @@ class GrantChangeObject(Object, kw_only=True):
 
 
 class SafeAnswerObject(Object, kw_only=True):
-    """What a restricted reader gets, and nothing else."""
+    """The answer that a restricted reader gets."""
 
     decision: Literal["answer", "refuse"]
     reason: str
@@ -179,7 +179,7 @@ async def base_object(app: App, base: KnowledgeBase, caller: Caller) -> Knowledg
         description=content.description,
         visible=content.visible,
         owner_id=base.owner,
-        yours=base.owner == caller.user_id,
+        is_owner=base.owner == caller.user_id,
         **about,
     )
 
@@ -238,7 +238,7 @@ async def patch_base(base_id: str, body: BasePatch, app: TheApp, caller: TheCall
 
 @router.delete("/knowledge-bases/{base_id}", status_code=204)
 async def delete_base(base_id: str, app: TheApp, caller: TheCaller) -> Response:
-    """Remove a base with all that belongs to it."""
+    """Delete a base with everything in it."""
     await app.bases.delete(caller, base_id)
     return Response(status_code=204)
 
@@ -266,7 +266,7 @@ async def grant(base_id: str, subject_id: str, body: GrantBody, app: TheApp, cal
 
 @router.delete("/knowledge-bases/{base_id}/grants/{subject_id}", status_code=204)
 async def take_grant_away(base_id: str, subject_id: str, app: TheApp, caller: TheCaller) -> Response:
-    """Take a grant away."""
+    """Remove a grant."""
     await app.bases.grant(caller, base_id, subject_id, None)
     return Response(status_code=204)
 

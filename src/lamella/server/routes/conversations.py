@@ -1,4 +1,4 @@
-"""Conversations: what each is told, how full its window is, what was decided for it; and the models to choose from."""
+"""Conversations: their settings, the fill of their window, decisions; and the models to choose from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lamella.cache.ledger import CacheLoss
 from lamella.core.counting import aside
 from lamella.core.models import ModelFacts, tokens_of
 from lamella.core.prompt import Level
-from lamella.core.records import LEAVE, Conversation, PageQuery, StoredDecision, TitledBy
+from lamella.core.records import UNCHANGED, Conversation, PageQuery, StoredDecision, TitledBy
 from lamella.server.objects import (
     AnyObject,
     Body,
@@ -64,7 +64,7 @@ class ConversationPatch(Body):
 
 
 class StatusObject(Object, kw_only=True):
-    """What this server is and which model answers."""
+    """The server's version and the model that answers."""
 
     version: str
     model: str
@@ -76,7 +76,7 @@ class StatusObject(Object, kw_only=True):
 
 
 class ModelObject(Object, kw_only=True):
-    """A model by the name that chooses it; `caution` is what the model table does not have of it."""
+    """A model by the name that chooses it. `caution` names facts that the model table lacks."""
 
     id: str
     object: Literal["model"] = "model"
@@ -87,8 +87,9 @@ class ModelObject(Object, kw_only=True):
 
 
 class CacheLossObject(Object, kw_only=True):
-    """What the next request can't read of the cache any more: from which level on, about how many tokens, and what it
-    costs to write them again in place of reading them, in US dollars."""
+    """What the next request can't read from the cache: from which level on, about how many tokens, and the extra cost
+    of writing instead of reading them, in US dollars.
+    """
 
     level: Level
     tokens: int
@@ -96,10 +97,10 @@ class CacheLossObject(Object, kw_only=True):
 
 
 class ConversationObject(Object, kw_only=True):
-    """A conversation. `head` is the turn that the next message follows, `head_run_id` the answer of it.
+    """A conversation. `head` is the turn that the next message follows, `head_run_id` its answer.
 
-    `titled_by` says whose the title is: `words` are the first of the conversation, until a model has written one.
-    `thinking_effort` null leaves it to the agent, then to the server. `cache_lost` comes with a change of the effort:
+    `titled_by` says who wrote the title: `words` are the first words of the conversation, until a model writes one.
+    `thinking_effort` null leaves it to the agent, then to the server. `cache_lost` is set after a change of the effort:
     null if nothing is lost.
     """
 
@@ -122,32 +123,31 @@ class ConversationObject(Object, kw_only=True):
     cache_lost: CacheLossObject | UnsetType | None = UNSET
 
 
-class AskedEffortObject(Object, kw_only=True):
-    """What a model is asked of an effort. One of them is set: a level, a budget in tokens, or `without`; none of them:
-    nothing is said to the model."""
+class RequestedEffortObject(Object, kw_only=True):
+    """The thinking parameters sent for an effort. At most one is set: a level, a budget in tokens, or `disabled`."""
 
     level: str | None
     budget: int | None
-    without: bool
+    disabled: bool
 
 
 class EffortObject(Object, kw_only=True):
-    """A thinking effort to choose: what the model is asked of it, and what changing to it loses of the cache now.
+    """A thinking effort to choose, the parameters it sends, and what changing to it loses of the cache now.
 
-    `note` says what the model can't be asked of it.
+    `note` says how the model deviates from it.
     """
 
     object: Literal["effort"] = "effort"
     name: str
     tokens: int
     current: bool
-    asked: AskedEffortObject
+    requested: RequestedEffortObject
     note: str | None
     cache_lost: CacheLossObject | None
 
 
 class CompactionOfferObject(Object, kw_only=True):
-    """What a compaction now would save of the next `messages`, in US dollars."""
+    """The saving of a compaction now, over the next `messages`, in US dollars."""
 
     saves: float
     share: float
@@ -155,7 +155,7 @@ class CompactionOfferObject(Object, kw_only=True):
 
 
 class NextExpiryObject(Object, kw_only=True):
-    """When what is cached ends, and what is due next if nobody says anything."""
+    """When the cache expires, and what is due next if no message comes."""
 
     ends_at: Moment | None
     next: Literal["nothing", "compact", "prune"]
@@ -164,11 +164,11 @@ class NextExpiryObject(Object, kw_only=True):
 
 
 class GaugeObject(Object, kw_only=True):
-    """How full the window of the last request was, and how much of it came from the cache.
+    """The fill of the window, and how much of the last request came from the cache.
 
-    If the window is another since, `input` is what is counted in it: an `estimate`. Above `compaction_at` tokens a
-    compaction begins by itself, null if none does; `compacting`: one runs, or may begin after the turn that has just
-    ended. `notice` is the id of the newest command or notification.
+    If the window has changed since that request, `input` is a count of the new window: an `estimate`. A compaction
+    starts automatically above `compaction_at` tokens, null if never. `compacting`: one is running, or may start after
+    the turn that just ended. `notice` is the id of the newest command or notification.
     """
 
     request_id: str | None
@@ -219,14 +219,14 @@ def effort_object(choice: EffortChoice) -> EffortObject:
         name=choice.effort,
         tokens=tokens_of(choice.effort),
         current=choice.current,
-        asked=AskedEffortObject(level=asked.level, budget=asked.budget or None, without=asked.without),
+        requested=RequestedEffortObject(level=asked.level, budget=asked.budget or None, disabled=asked.without),
         note=asked.note or None,
         cache_lost=cache_loss_object(choice.lost),
     )
 
 
 def cache_loss_object(lost: CacheLoss | None) -> CacheLossObject | None:
-    """What the next request can't read any more."""
+    """The cached tokens that the next request can't read."""
     return CacheLossObject.of(lost) if lost is not None else None
 
 
@@ -238,7 +238,7 @@ def decision_object(stored: StoredDecision) -> DecisionObject:
 
 @router.get("/status")
 async def status(app: TheApp) -> StatusObject:
-    """What this server is and which model answers."""
+    """The server's version and the model that answers."""
     return StatusObject(
         version=__version__,
         model=app.models.default,
@@ -252,7 +252,7 @@ async def status(app: TheApp) -> StatusObject:
 
 @router.get("/models")
 async def models(app: TheApp, also: str = "") -> ListObject[ModelObject]:
-    """The models to choose from, and one that is served without being listed, where `also` names it."""
+    """The models to choose from; `also` adds a model that is served but not listed."""
     names = dict.fromkeys([*app.models.names(), *([also] if also else [])])
     return whole_list([model_object(name, app.models.facts(name)) for name in names])
 
@@ -283,13 +283,13 @@ async def conversation(conversation_id: str, app: TheApp, caller: TheCaller) -> 
 async def patch_conversation(
     conversation_id: str, body: ConversationPatch, app: TheApp, caller: TheCaller
 ) -> ConversationObject:
-    """Change it; another model, layout or system prompt is a recorded decision.
+    """Change a conversation. Another model, layout or system prompt is stored as a decision.
 
-    A changed thinking effort is answered with `cache_lost`: what the next request can't read any more.
+    After a change of the thinking effort the answer has `cache_lost`: what the next request can't read from the cache.
     """
     sent = body.model_dump(exclude_unset=True)
     asked = ConversationEdit(**sent | effort_field(sent))
-    if asked.thinking_effort is LEAVE:
+    if asked.thinking_effort is UNCHANGED:
         return conversation_object(await app.conversations.change(caller, conversation_id, asked))
     before = await app.sessions.effort(caller, conversation_id)
     changed = conversation_object(await app.conversations.change(caller, conversation_id, asked))
@@ -299,14 +299,14 @@ async def patch_conversation(
 
 @router.get("/conversations/{conversation_id}/efforts")
 async def efforts(conversation_id: str, app: TheApp, caller: TheCaller) -> ListObject[EffortObject]:
-    """The thinking efforts to choose from: what the model is asked of each, and what a change to it costs now."""
+    """The thinking efforts to choose from, with the parameters they send and what changing to them costs now."""
     return whole_list([effort_object(one) for one in await app.sessions.efforts(caller, conversation_id)], "name")
 
 
 @router.get("/conversations/{conversation_id}/export", responses={200: {JSON: AnyObject}})
 async def export(conversation_id: str, app: TheApp, caller: TheCaller, content: bool = True) -> Response:
-    """The conversation as a trace (docs/reference/traces.md), as far as the caller may read it; without `content`,
-    lengths and fingerprints alone.
+    """The conversation as a trace (docs/reference/traces.md), as far as the caller may read it. Without `content` it
+    has only lengths and fingerprints.
     """
     trace = await exporter_of(app).export(caller, conversation_id, content=content)
     return Response(await aside(len(trace.entries), encode_trace, trace), media_type=JSON)
@@ -314,20 +314,19 @@ async def export(conversation_id: str, app: TheApp, caller: TheCaller, content: 
 
 @router.delete("/conversations/{conversation_id}", status_code=204)
 async def delete_conversation(conversation_id: str, app: TheApp, caller: TheCaller) -> Response:
-    """Remove a conversation with all that belongs to it."""
+    """Delete a conversation with everything in it."""
     await app.chat.delete(caller, conversation_id)
     return Response(status_code=204)
 
 
 @router.get("/conversations/{conversation_id}/context")
 async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> GaugeObject:
-    """The gauge: how full the window of the last request was, and how much of it came from the cache.
+    """The gauge: the fill of the window, and how much of the last request came from the cache.
 
-    Where the window is another since (compacted, pruned, another session), what is counted in it: an `estimate`.
-    Above `compaction_at` tokens a compaction begins by itself, null if none does; `compacting` while one runs, or may
-    begin behind a turn. `cache`
-    says when what is cached ends, and what is due next if nobody says anything.
-    `notice` is the id of the newest command or notification.
+    If the window has changed since that request (compacted, pruned, another session), `input` is a count of the new
+    window: an `estimate`. A compaction starts automatically above `compaction_at` tokens, null if never. `compacting`:
+    one is running, or may start after a turn. `cache` says when the cache expires and what is due next if no message
+    comes. `notice` is the id of the newest command or notification.
     """
     conversation = await app.store.conversations.conversation(caller, conversation_id)
     facts = app.models.facts(conversation.model)
@@ -356,5 +355,5 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Gauge
 
 @router.get("/conversations/{conversation_id}/decisions")
 async def decisions(conversation_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[DecisionObject]:
-    """What was decided for a conversation and why: why its window is as it is."""
+    """The decisions of a conversation with their reasons: they explain its window."""
     return listed(await app.store.conversations.decision_page(caller, conversation_id, page), decision_object)

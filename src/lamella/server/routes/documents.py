@@ -29,7 +29,7 @@ from lamella.server.routing import TheApp, TheCaller, ThePage, api_router
 router = api_router()
 
 DOCUMENT_PATHS = f"{PREFIX}/knowledge-bases/[^/]+/documents(?:/[^/]+/content)?"
-"""Where documents are uploaded, as a pattern of whole paths."""
+"""Paths to which documents are uploaded, as a pattern of whole paths."""
 
 
 class SearchBody(Body):
@@ -42,16 +42,16 @@ class SearchBody(Body):
 
 
 class BoundBody(Body):
-    """`PUT …/knowledge-bases` of a conversation or an agent: all that it searches."""
+    """`PUT …/knowledge-bases` of a conversation or an agent: the complete list of bases that it searches."""
 
     knowledge_base_ids: Annotated[list[Id], Field(max_length=20)]
 
 
 class KnowledgeDocumentObject(Object, kw_only=True):
-    """A document and how far it is; `code` and `reason` say why it failed or what it waits for.
+    """A document and its progress. `code` and `reason` say why it failed or what it waits for.
 
-    `found_version` is the version whose passages are found, null for none yet; `embedded` counts the passages that have
-    a vector of `embedder`.
+    `searchable_version` is the version that search uses, null before the first is indexed. `embedded` counts the
+    passages with a vector of `embedder`.
     """
 
     id: str
@@ -64,7 +64,7 @@ class KnowledgeDocumentObject(Object, kw_only=True):
     code: str | None
     reason: str | None
     version: int
-    found_version: int | None
+    searchable_version: int | None
     pages: int | None
     tokens: int
     passages: int
@@ -75,11 +75,11 @@ class KnowledgeDocumentObject(Object, kw_only=True):
 
 
 class BaseTotalsObject(Object, kw_only=True):
-    """What stands in a base; `states` counts its documents by state."""
+    """The totals of a base. `states` counts its documents by state."""
 
     documents: int
     unfinished: int
-    found: int
+    searchable: int
     passages: int
     embedded: int
     tokens: int
@@ -107,27 +107,27 @@ class PassageObject(Object, kw_only=True):
 
 
 class KnowledgeHitObject(PassageObject, kw_only=True):
-    """A passage that was found, with a snippet around the words of the query.
+    """A found passage, with a snippet around the words of the query.
 
-    `score` is 1 for what stands first by words and by meaning; `words` is BM25, 0 if no word fits; `similarity` is the
-    cosine to the query, 0 if the vectors had no say.
+    `score` is 1 for the best by words and by meaning. `lexical_score` is BM25, 0 if no word fits; `similarity` is the
+    cosine to the query, 0 if vectors took no part.
     """
 
     title: str
     knowledge_base_id: str | None
     score: float
-    words: float
+    lexical_score: float
     similarity: float
     snippet: SnippetObject
 
 
 class KnowledgeSearchObject(Object, kw_only=True):
-    """What was found. `without_meaning` says why words decided alone, null if not."""
+    """The hits of a search. `lexical_only_reason` says why vectors took no part, null if they did."""
 
     object: Literal["search"] = "search"
     query: str
     embedder: str
-    without_meaning: str | None
+    lexical_only_reason: str | None
     data: list[KnowledgeHitObject]
 
 
@@ -151,7 +151,7 @@ def document_object(document: Document) -> KnowledgeDocumentObject:
         document,
         knowledge_base_id=document.shelf.id or None,
         media_type=document.media_type or None,
-        found_version=document.found,
+        searchable_version=document.found,
         embedder=document.model,
     )
 
@@ -169,15 +169,15 @@ def hit_object(hit: KnowledgeHit, terms: tuple[str, ...]) -> KnowledgeHitObject:
         title=hit.document.name,
         knowledge_base_id=hit.document.shelf.id or None,
         score=round(hit.score, 4),
-        words=round(hit.words, 4),
+        lexical_score=round(hit.words, 4),
         similarity=round(hit.similarity, 4),
         snippet=snippet_object(snippet_of(hit.passage.text, terms)),
     )
 
 
 def totals_object(totals: ShelfTotals) -> BaseTotalsObject:
-    """What stands in a base."""
-    return BaseTotalsObject.of(totals)
+    """The totals of a base."""
+    return BaseTotalsObject.of(totals, searchable=totals.found)
 
 
 def searcher_object(searcher: Searcher) -> SearcherObject:
@@ -187,12 +187,12 @@ def searcher_object(searcher: Searcher) -> SearcherObject:
 
 @router.post("/knowledge-bases/search")
 async def search(body: SearchBody, app: TheApp, caller: TheCaller) -> KnowledgeSearchObject:
-    """What of the documents of these bases fits the query, each passage with its scores."""
+    """Search the documents of these bases. Returns passages with scores."""
     found = await app.knowledge.search(caller, body.knowledge_base_ids, body.query, body.max_results, body.document_ids)
     return KnowledgeSearchObject(
         query=body.query,
         embedder=app.knowledge.searching.embedder,
-        without_meaning=found.without or None,
+        lexical_only_reason=found.without or None,
         data=[hit_object(hit, query_terms(body.query)) for hit in found.hits],
     )
 
@@ -225,7 +225,7 @@ async def document(base_id: str, doc_id: str, app: TheApp, caller: TheCaller) ->
 async def replace_document(
     base_id: str, doc_id: str, request: Request, app: TheApp, caller: TheCaller
 ) -> KnowledgeDocumentObject:
-    """A new version, uploaded as a document is; what was there before is found until the new one is."""
+    """Upload a new version of a document. The old one is searched until the new one is indexed."""
     await app.knowledge.must_own(caller, base_id, doc_id)
     name, pieces = await received(request, app)
     return document_object(await app.knowledge.replace(caller, base_id, doc_id, name, pieces))
@@ -253,7 +253,7 @@ async def passages(
     first: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> ListObject[PassageObject]:
-    """Passages of a document, from number `first` on: one behind the other they are its text."""
+    """Passages of a document from number `first` on; joined in order they are its text."""
     found = await app.knowledge.passages(caller, base_id, doc_id, first, limit + 1)
     return whole_list([passage_object(one) for one in found[:limit]], "position", has_more=len(found) > limit)
 

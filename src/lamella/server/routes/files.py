@@ -21,7 +21,7 @@ from lamella.app.app import App
 from lamella.context.input import MARGIN
 from lamella.core.errors import InvalidRequest, StoreFailed
 from lamella.core.records import File, FileStatus
-from lamella.knowledge.intake import too_large
+from lamella.knowledge.file_uploads import too_large
 from lamella.server.objects import PREFIX, ListObject, Moment, Object, listed
 from lamella.server.routing import IdempotencyKey, TheApp, TheCaller, ThePage, api_router
 

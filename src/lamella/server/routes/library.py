@@ -1,4 +1,4 @@
-"""Agents, projects and versions of the system prompt, which a user keeps beside conversations; and the layouts."""
+"""Agents, projects and versions of the system prompt; and the layouts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import Path, Response
 from msgspec import UNSET, UnsetType
 from pydantic import Field, StringConstraints
 
-from lamella.app.library import FilePlace, FileReach
+from lamella.app.library import FileLocation, FileReach
 from lamella.context.layout import Layout, OldResults
 from lamella.core.prompt import Kind, Lifetime, Zone
 from lamella.core.records import File, FileStatus, ProjectContent, StoredAgent, StoredProject, SystemPrompt
@@ -49,7 +49,7 @@ class NewAgent(Body):
 
 
 class AgentPatch(Body):
-    """`PATCH /api/v1/agents/{id}`; what is left out stays."""
+    """`PATCH /api/v1/agents/{id}`. Fields that are left out do not change."""
 
     name: Name = ""
     prompt: str = ""
@@ -80,14 +80,14 @@ class NewProject(Body):
 
 
 class ProjectPatch(Body):
-    """`PATCH /api/v1/projects/{id}`; what is left out stays, `file_ids` is the whole list."""
+    """`PATCH /api/v1/projects/{id}`. Fields that are left out do not change; `file_ids` is the complete list."""
 
     name: Name = ""
     instructions: str = ""
     file_ids: FileIds = Field(default_factory=list)
 
     def edit(self, now: ProjectContent) -> ProjectContent:
-        """The project with what was sent."""
+        """The project with the fields of the body."""
         sent = self.model_dump(exclude_unset=True)
         if "file_ids" in sent:
             sent["file_ids"] = tuple(sent["file_ids"])
@@ -108,7 +108,7 @@ class NewSystemPrompt(Body):
 
 
 class AgentObject(Object, kw_only=True):
-    """An agent. `tools` null lets it use all; `fallback_model` answers if its model fails before it has said anything.
+    """An agent. `tools` null allows all. `fallback_model` answers if its model fails before its answer begins.
 
     `thinking_effort` null leaves it to the conversation or the server.
     """
@@ -130,7 +130,9 @@ class AgentObject(Object, kw_only=True):
 
 
 class HeldFileObject(Object, kw_only=True):
-    """A file of a project; a picture has its size in pixels. `place` says where it is for a model, if one was named."""
+    """A file of a project. A picture has its size in pixels. `availability` says where it is for the named model, if
+    one was named.
+    """
 
     id: str
     name: str
@@ -139,12 +141,12 @@ class HeldFileObject(Object, kw_only=True):
     status: FileStatus
     width: int | UnsetType = UNSET
     height: int | UnsetType | None = UNSET
-    place: FileReach | UnsetType = UNSET
+    availability: FileReach | UnsetType = UNSET
     why: str | UnsetType = UNSET
 
 
 class ProjectObject(Object, kw_only=True):
-    """A project; `tokens` are those of its files. `model` is the one that was named."""
+    """A project. `tokens` is the size of its files. `model` is the model that was named."""
 
     id: str
     object: Literal["project"] = "project"
@@ -159,7 +161,7 @@ class ProjectObject(Object, kw_only=True):
 
 
 class SystemPromptObject(Object, kw_only=True):
-    """A version of the system prompt; `shipped`: its text is the one that ships."""
+    """A version of the system prompt. `shipped`: its text is the one that comes with the server."""
 
     object: Literal["system_prompt"] = "system_prompt"
     version: int
@@ -195,7 +197,7 @@ def agent_object(stored: StoredAgent) -> AgentObject:
     return AgentObject.of(stored.agent, **at)
 
 
-def project_object(project: StoredProject, places: Mapping[str, FilePlace] | None = None) -> ProjectObject:
+def project_object(project: StoredProject, places: Mapping[str, FileLocation] | None = None) -> ProjectObject:
     """A project. With `places`, each file says where it is for a model, and why."""
     return ProjectObject.of(
         project,
@@ -204,9 +206,9 @@ def project_object(project: StoredProject, places: Mapping[str, FilePlace] | Non
     )
 
 
-def _held(file: File, place: FilePlace | None) -> HeldFileObject:
+def _held(file: File, place: FileLocation | None) -> HeldFileObject:
     size = {"width": UNSET, "height": UNSET} if file.width is None else {}
-    there = {} if place is None else {"place": place.place, "why": place.why}
+    there = {} if place is None else {"availability": place.place, "why": place.why}
     return HeldFileObject.of(file, **size, **there)
 
 
@@ -246,7 +248,7 @@ async def agent(agent_id: str, app: TheApp, caller: TheCaller) -> AgentObject:
 
 @router.patch("/agents/{agent_id}")
 async def patch_agent(agent_id: str, body: AgentPatch, app: TheApp, caller: TheCaller) -> AgentObject:
-    """Change an agent; what is different is a new revision, which its conversations have from their next turn on."""
+    """Change an agent. A change makes a new revision, which its conversations use from their next turn on."""
     return agent_object(await app.library.change_agent(caller, agent_id, body.given()))
 
 
@@ -284,7 +286,7 @@ async def project(
 
 @router.patch("/projects/{project_id}")
 async def patch_project(project_id: str, body: ProjectPatch, app: TheApp, caller: TheCaller) -> ProjectObject:
-    """Change name, instructions or the whole list of files; what is different is a new revision."""
+    """Change name, instructions or the complete list of files. A change makes a new revision."""
     return project_object(await app.library.change_project(caller, project_id, body.edit))
 
 
@@ -297,19 +299,19 @@ async def delete_project(project_id: str, app: TheApp, caller: TheCaller) -> Res
 
 @router.post("/projects/{project_id}/files")
 async def add_project_file(project_id: str, body: ProjectFile, app: TheApp, caller: TheCaller) -> ProjectObject:
-    """Put a file into a project, behind those that it has."""
+    """Add a file to a project, after its other files."""
     return project_object(await app.library.add_project_file(caller, project_id, body.file_id))
 
 
 @router.delete("/projects/{project_id}/files/{file_id}")
 async def remove_project_file(project_id: str, file_id: str, app: TheApp, caller: TheCaller) -> ProjectObject:
-    """Take a file out of a project; the file itself stays."""
+    """Remove a file from a project. The file itself is kept."""
     return project_object(await app.library.remove_project_file(caller, project_id, file_id))
 
 
 @router.get("/system-prompts")
 async def system_prompts(page: ThePage, app: TheApp, caller: TheCaller) -> ListObject[SystemPromptObject]:
-    """The versions of the caller's system prompt, newest first; the oldest, 0, is the one that ships."""
+    """The versions of the caller's system prompt, newest first. Version 0 is the shipped one."""
     shipped = app.library.shipped
     found = await app.library.prompts(caller, page)
     return listed(found, lambda prompt: system_prompt_object(prompt, shipped), "version")
@@ -319,7 +321,7 @@ async def system_prompts(page: ThePage, app: TheApp, caller: TheCaller) -> ListO
 async def write_system_prompt(
     body: NewSystemPrompt, app: TheApp, caller: TheCaller, key: IdempotencyKey = None
 ) -> SystemPromptObject:
-    """A new version: what new conversations begin with. Those that there are keep theirs."""
+    """Store a new version. New conversations use it; existing ones keep theirs."""
     return system_prompt_object(await app.library.write_prompt(caller, body.text, body.note, key), app.library.shipped)
 
 

@@ -172,7 +172,7 @@ def _beside(value: Json, *, has_pieces: bool) -> Mapping[str, Json]:
         )
     if not isinstance(value, Mapping) or has_pieces:
         raise InvalidRequest(
-            f"“{BESIDE}” is one JSON object, and stands in place of the pieces in the metadata.",
+            f"“{BESIDE}” is one JSON object and replaces the pieces in the metadata.",
             hint="Send one of them.",
             param=BESIDE,
         )
@@ -219,7 +219,7 @@ def _message(value: Json) -> tuple[str, tuple[str, ...]]:
     if not isinstance(value, list) or len(value) != 1 or not isinstance(value[0], Mapping):
         raise InvalidRequest(
             "The input is not one message of the user.",
-            hint="Send the newest message alone; conversation or previous_response_id names what was said before.",
+            hint="Send only the newest message; conversation or previous_response_id names the history.",
             param="input",
         )
     [item] = value

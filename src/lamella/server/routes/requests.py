@@ -1,4 +1,4 @@
-"""Requests to models: what was sent, read from the cache and billed, and why; and the map of one not sent yet."""
+"""Requests to models: what was sent, read from the cache and billed, and why; and the preview of a request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import Response
 from lamella.app.request_map import MappedSegment, map_request, stored_body
 from lamella.cache.difference import Cause, Origin
 from lamella.cache.why import Why
-from lamella.commands.looking import why_data
+from lamella.commands.info_commands import why_data
 from lamella.core.caching import CacheVerdict, Diagnosis
 from lamella.core.json import encode
 from lamella.core.packets import UsageBody
@@ -30,16 +30,16 @@ class PredictedObject(Object, kw_only=True):
 
 
 class DiagnosisObject(Object, kw_only=True):
-    """What a provider says of a missed cache, compared with the answer `against`; `missed` in tokens."""
+    """The provider's explanation of a cache miss, compared with the answer `compared_with`. `missed` is in tokens."""
 
-    against: str
+    compared_with: str
     verdict: CacheVerdict
     reason: str | None
     missed: int | None
 
 
 class RequestFieldsObject(Object, kw_only=True):
-    """What is told of a request, with or without its segments."""
+    """The fields of a request, with or without its segments."""
 
     id: str | None
     object: Literal["request"] = "request"
@@ -66,9 +66,9 @@ class RequestFieldsObject(Object, kw_only=True):
 
 
 class ModelRequestObject(RequestFieldsObject, kw_only=True):
-    """A request to a model, without its segments. `usage` and `cost` come with the end of its turn.
+    """A request to a model, without its segments. `usage` and `cost` are set when its turn ends.
 
-    `diagnosis` is what the provider says of a missed cache; null if it was not asked or did not say.
+    `diagnosis` is the provider's explanation of a cache miss; null if it was not requested or not given.
     """
 
     id: str
@@ -76,7 +76,7 @@ class ModelRequestObject(RequestFieldsObject, kw_only=True):
 
 
 class SegmentMarkerObject(Object, kw_only=True):
-    """A cache marker: how long what it marks lives, and why it stands there."""
+    """A cache marker: the lifetime of the prefix that it ends, and why it is there."""
 
     ttl: str
     why: str
@@ -120,8 +120,8 @@ class AbsentObject(Object, kw_only=True):
 class RequestMapObject(RequestFieldsObject, kw_only=True):
     """A request with its window, segment by segment.
 
-    `why` says in one sentence what was read from the cache, what it cost, and why it was not more. `id`, `turn_id` and
-    `why` are null for a request that was not sent.
+    `why` says in one sentence what was read from the cache, what it cost, and why not more was read. `id`, `turn_id`
+    and `why` are null for a request that was not sent.
     """
 
     segments: list[SegmentObject]
@@ -131,15 +131,16 @@ class RequestMapObject(RequestFieldsObject, kw_only=True):
 
 
 class ProviderSaysObject(Object, kw_only=True):
-    """What the provider says itself; `agrees` is null if that can't be set beside what was found here."""
+    """The provider's explanation. `agrees` is null if it can't be compared with ours."""
 
     text: str
     agrees: bool | None
 
 
 class WhyObject(Object, kw_only=True):
-    """What a request read from the cache and why not more. `lost` are cached tokens that were not read, `first_changed`
-    the segment from which on the window is another, `by` who changed it."""
+    """What a request read from the cache, and why not more. `lost` are cached tokens that were not read,
+    `first_changed` the first segment that differs, `by` who changed it.
+    """
 
     object: Literal["why"] = "why"
     request_id: str
@@ -155,8 +156,9 @@ class WhyObject(Object, kw_only=True):
 
 
 class DifferenceObject(Object, kw_only=True):
-    """The first place at which two windows differ: the segment that stood there, `now` the one that stands there, and
-    the text around that byte. `behind_cached`: the difference costs nothing."""
+    """The first difference between two windows: the old segment at this place, the new one (`now`), and the text around
+    the byte in both. `after_cached_prefix`: the difference costs nothing.
+    """
 
     segment: str
     label: str
@@ -165,14 +167,14 @@ class DifferenceObject(Object, kw_only=True):
     now: str | None
     block: int
     byte: int
-    was: str
-    becomes: str
+    before: str
+    after: str
     reordered: bool
-    behind_cached: bool
+    after_cached_prefix: bool
 
 
 class RequestDiffObject(Object, kw_only=True):
-    """Where a request stops beginning as the one before it; `difference` is null if it begins with all of it."""
+    """The first difference between a request and the one before; `difference` is null if it begins with all of that."""
 
     object: Literal["request.diff"] = "request.diff"
     request_id: str
@@ -199,7 +201,7 @@ def _of_request(record: RequestRecord) -> dict[str, Any]:
 
 
 def _diagnosis(diagnosis: Diagnosis) -> DiagnosisObject:
-    return DiagnosisObject.of(diagnosis, reason=diagnosis.reason or None)
+    return DiagnosisObject.of(diagnosis, compared_with=diagnosis.against, reason=diagnosis.reason or None)
 
 
 def map_object(record: RequestRecord, segments: Sequence[MappedSegment], **given: Any) -> RequestMapObject:
@@ -231,7 +233,7 @@ def _segment(mapped: MappedSegment) -> SegmentObject:
 
 
 def diff_object(request_id: str, why: Why) -> RequestDiffObject:
-    """Where a request stops beginning as the one before it."""
+    """The first difference between a request and the one before."""
     place, found = None, why.differs
     if found is not None:
         place = DifferenceObject.of(
@@ -241,7 +243,9 @@ def diff_object(request_id: str, why: Why) -> RequestDiffObject:
             kind=found.segment.kind,
             owner=found.segment.owner,
             now=found.now.id if found.now is not None else None,
-            behind_cached=why.is_behind,
+            before=found.was,
+            after=found.becomes,
+            after_cached_prefix=why.is_behind,
         )
     provider = ProviderSaysObject.of(why.provider) if why.provider is not None else None
     return RequestDiffObject.of(why, request_id=request_id, before_id=why.against, difference=place, provider=provider)
@@ -255,7 +259,7 @@ async def requests(turn_id: str, app: TheApp, caller: TheCaller) -> ListObject[M
 
 @router.get("/requests/{request_id}/map")
 async def request_map(request_id: str, app: TheApp, caller: TheCaller) -> RequestMapObject:
-    """What stood in the window of a request, in order, and what of it was read from the cache."""
+    """The window of a request in order, with the tokens that were read from the cache."""
     record = await app.store.requests.request(caller, request_id)
     segments = map_request(record, await app.store.requests.blocks(caller, request_id))
     return map_object(record, segments, why=(await app.sessions.why(caller, request_id)).text)
@@ -263,14 +267,16 @@ async def request_map(request_id: str, app: TheApp, caller: TheCaller) -> Reques
 
 @router.get("/requests/{request_id}/why")
 async def request_why(request_id: str, app: TheApp, caller: TheCaller) -> WhyObject:
-    """What a request read from the cache and why it was not more, in one sentence; `lost` are cached tokens unread."""
+    """What a request read from the cache and why not more, in one sentence. `lost` are cached tokens that were not
+    read.
+    """
     found = await app.sessions.why(caller, request_id)
     return WhyObject.of(found, request_id=request_id, **why_data(found))
 
 
 @router.get("/requests/{request_id}/diff")
 async def request_diff(request_id: str, app: TheApp, caller: TheCaller) -> RequestDiffObject:
-    """Where a request stops beginning as the one before it, and why; `block` and `byte` are counted from 0."""
+    """The first difference between a request and the one before, and the reason. `block` and `byte` count from 0."""
     return diff_object(request_id, await app.sessions.why(caller, request_id))
 
 
@@ -283,7 +289,7 @@ async def preview(body: PreviewBody, app: TheApp, identity: TheIdentity) -> Requ
 
 @router.get("/requests/{request_id}/raw", responses={200: {JSON: AnyObject}})
 async def request_raw(request_id: str, app: TheApp, caller: TheCaller) -> Response:
-    """The request's body, as it was sent."""
+    """The request's body as it was sent."""
     record = await app.store.requests.request(caller, request_id)
     blocks = await app.store.requests.blocks(caller, request_id)
     return Response(encode(stored_body(record, blocks)), media_type=JSON)

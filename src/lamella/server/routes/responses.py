@@ -47,7 +47,7 @@ RESPONSE, TURN = "resp_", "turn_"
 SAYS_NOTHING = frozenset(
     {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"}
 )
-"""What only a provider has a use for. Who asks is said by the key, and what is cached is planned here."""
+"""Fields that only concern a provider. The key says who asks, and caching is planned here."""
 
 AS_EVER: Mapping[str, tuple[Json, ...]] = {
     "store": (True,),
@@ -60,7 +60,7 @@ AS_EVER: Mapping[str, tuple[Json, ...]] = {
     "include": ([],),
     "text": ({"format": {"type": "text"}}, {}),
 }
-"""Fields that may say what is done anyway; null says so of any field."""
+"""Fields with values that match what is done anyway; null is always accepted."""
 
 INSTEAD = {
     "instructions": "Make an agent of them and name its agent_id, or send them as dynamic_context.",
@@ -75,7 +75,7 @@ EFFORTS = {"none": "off", "minimal": "low"}
 
 @dataclass(frozen=True, slots=True)
 class ResponseRequest:
-    """A request with what its body said in its fields, whether its answer streams, and the turn that it follows."""
+    """The request in the form of a message, whether its answer streams, and the turn that it follows."""
 
     request: ExecutionRequest
     streams: bool
@@ -83,7 +83,7 @@ class ResponseRequest:
 
 
 def asked_of(request: ExecutionRequest) -> ResponseRequest:
-    """What a body asks; raises `InvalidRequest` for what this server does not do: nothing is passed over in silence."""
+    """The request of a body. Raises `InvalidRequest` for anything that this server does not do."""
     fields = {name: value for name, value in request.body_fields.items() if value is not None}
     streams, previous = fields.pop("stream", False), fields.pop("previous_response_id", None)
     fields.pop("stream_options", None)
@@ -93,7 +93,7 @@ def asked_of(request: ExecutionRequest) -> ResponseRequest:
     for name, value in fields.items():
         if name not in SAYS_NOTHING and value not in AS_EVER.get(name, ()):
             raise InvalidRequest(
-                f"“{name[:60]}” can't be set so here.", hint=INSTEAD.get(name, "Leave it out."), param=name[:60]
+                f"“{name[:60]}” can't have this value here.", hint=INSTEAD.get(name, "Leave it out."), param=name[:60]
             )
     if len(request.models) > 1:
         raise InvalidRequest(
@@ -106,7 +106,7 @@ def asked_of(request: ExecutionRequest) -> ResponseRequest:
 
 
 def _effort(reasoning: Json) -> str | None:
-    """The effort of a `reasoning` object; its summary is streamed whatever it says."""
+    """The effort of a `reasoning` object. Its summary is streamed in any case."""
     if reasoning is None:
         return None
     if not isinstance(reasoning, Mapping) or set(reasoning) - {"effort", "summary", "generate_summary", "context"}:
@@ -133,10 +133,10 @@ def _turn_id(previous: Json, request: ExecutionRequest) -> str:
 async def create_response(
     body: dict[str, Any], request: Request, app: TheApp, identity: TheIdentity, key: IdempotencyKey = None
 ) -> Response:
-    """Answer one message, as a response of OpenAI's API: whole, or with `stream` its events.
+    """Answer one message as a response of OpenAI's API: complete, or with `stream` as events.
 
-    What was said before is named by `conversation` or `previous_response_id`; without either a conversation begins. All
-    that an `ExecutionRequest` says beyond the API travels in `metadata`.
+    `conversation` or `previous_response_id` names the history; without either a new conversation begins. Other fields
+    of an `ExecutionRequest` are in `metadata`.
     """
     asked = asked_of(from_openai(body))
     turn_id = await app.begin(await _placed(app, identity, asked), identity, key=key)
@@ -156,7 +156,7 @@ async def create_response(
 
 
 async def _placed(app: App, identity: Identity, asked: ResponseRequest) -> ExecutionRequest:
-    """The request behind the response that it names; raises `NotFound`."""
+    """The request after the response that it names. Raises `NotFound`."""
     if asked.after is None:
         return asked.request
     turn = await app.store.turns.turn(identity.caller, asked.after)

@@ -1,4 +1,4 @@
-"""A message is sent, read, answered or put into the queue; and what waits there."""
+"""Sending messages: a message is answered or put into the queue. And the queue."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lamella.app.app import App
-from lamella.chat import Arrival, Chat, Message, Outgoing, Queued, WaitPolicy
-from lamella.chat.waiting import QueuedContent, sent_of
+from lamella.chat import Chat, IncomingMessage, Message, OutgoingMessage, Queued, WaitPolicy
+from lamella.chat.queued import QueuedContent, sent_of
 from lamella.core.packets import AnyPacket
 from lamella.core.ports import Batch
-from lamella.core.records import LEAVE, Caller, Choices, Notice, NoticeKind, QueueStatus
+from lamella.core.records import UNCHANGED, Caller, Choices, Notice, NoticeKind, QueueStatus
 from lamella.server.failures import STATUS
 from lamella.server.objects import (
     PREFIX,
@@ -42,7 +42,7 @@ router = api_router()
 
 
 class MessageBody(Body):
-    """What a message is made of. `agent_id` null is no agent for this turn; left out, it is the conversation's."""
+    """The content of a message. `agent_id` null: no agent in this turn; left out: the conversation's."""
 
     text: str
     file_ids: list[Id] = Field(default_factory=list)
@@ -56,9 +56,9 @@ class MessageBody(Body):
 
 
 class NewTurnBody(MessageBody):
-    """`POST /api/v1/conversations/{id}/turns`. `queue` false: answered now or refused. `debounce_ms`: in place of the
-    setting; 0 answers at once, with what waits already. `parent_message_id` is what it follows: null for the beginning,
-    left out for where the conversation stands. `regenerate` is a turn to ask again, in place of a text.
+    """`POST /api/v1/conversations/{id}/turns`. `queue` false: answer now or refuse. `debounce_ms` overrides the
+    setting; 0 answers at once, together with waiting messages. `parent_message_id` is the message that it follows: null
+    for the beginning, left out for the current position. `regenerate` is a turn to answer again, instead of a text.
     """
 
     text: str = ""
@@ -89,13 +89,13 @@ class QueuedPatch(Body):
 def message_of(body: NewTurnBody | PreviewBody) -> Message:
     """The message of a body."""
     models = ([body.model] if body.model else []) if isinstance(body, PreviewBody) else body.models
-    agent_id = body.agent_id if "agent_id" in body.model_fields_set else LEAVE
+    agent_id = body.agent_id if "agent_id" in body.model_fields_set else UNCHANGED
     return Message(
         text=body.text,
         file_ids=tuple(body.file_ids),
         timezone=body.timezone,
         models=tuple(models or ()),
-        parent_message_id=body.parent_message_id if _names_parent(body) else LEAVE,
+        parent_message_id=body.parent_message_id if _names_parent(body) else UNCHANGED,
         dynamic=tuple(body.dynamic_context or ()),
         choices=Choices(
             body.layout,
@@ -112,16 +112,16 @@ def _names_parent(body: NewTurnBody | PreviewBody) -> TypeGuard[NewTurnBody]:
 
 
 class QueuedMessageObject(Object, kw_only=True):
-    """A message or command of the queue; `place` counts from 1, null when it waits no more.
+    """A message or command of the queue; `position` counts from 1, null if it waits no more.
 
-    `begins`: its turn is about to be stored, which may wait for a compaction; it can't be changed any more.
+    `starting`: its turn is about to be stored, which may wait for a compaction; it can't be changed any more.
     """
 
     id: str
     object: Literal["queued_message"] = "queued_message"
     conversation_id: str
     kind: Literal["message", "command"]
-    place: int | None
+    position: int | None
     sender: str
     text: str
     file_ids: list[str]
@@ -131,7 +131,7 @@ class QueuedMessageObject(Object, kw_only=True):
     timezone: str
     due_at: Moment | None
     status: QueueStatus
-    begins: bool
+    starting: bool
     turn_id: str | None
 
 
@@ -156,7 +156,7 @@ class CommandObject(NoticeObject, kw_only=True):
 
 
 class NotificationObject(NoticeObject, kw_only=True):
-    """What was done to the conversation, or could not be."""
+    """A report about the conversation, such as a compaction."""
 
     object: Literal["notification"] = "notification"
     name: NoticeKind
@@ -164,7 +164,7 @@ class NotificationObject(NoticeObject, kw_only=True):
 
 
 class NotAnsweredObject(FailureObject, kw_only=True):
-    """The turn failed, or the message could not become one: with its error, as far as it came."""
+    """The turn failed, or the message did not become a turn: the error and the partial result."""
 
     turn: TurnObject | UnsetType = UNSET
     queued: QueuedMessageObject | UnsetType = UNSET
@@ -185,12 +185,12 @@ def queued_object(queued: Queued) -> QueuedMessageObject:
     return QueuedMessageObject.of(
         queued.row,
         kind="message" if words else "command",
-        place=queued.place or None,
+        position=queued.place or None,
         file_ids=words.file_ids if words else [],
         model=words.models[0] if words else None,
         models=words.models if words else [],
         due_at=words.due.isoformat() if words else None,
-        begins=queued.begins,
+        starting=queued.begins,
     )
 
 
@@ -201,9 +201,9 @@ _ARRIVAL = "arrival"
 
 
 class Arrivals:
-    """Notes that a message is on its way as soon as its request begins, so that an `/abort` sent after it holds for it.
+    """Notes an incoming message when its request begins, so that an `/abort` sent after it applies to it.
 
-    It stands before the entrance, where nobody is known yet: it lets nobody in, and only `/abort` reads its notes.
+    It runs before authentication and grants no access; only `/abort` reads its notes.
     """
 
     def __init__(self, app: ASGIApp, chat: Chat) -> None:
@@ -220,12 +220,12 @@ class Arrivals:
             await self._app(scope, receive, send)
 
 
-async def _arrival(request: Request) -> Arrival:
-    arrival: Arrival = request.scope["state"][_ARRIVAL]
+async def _arrival(request: Request) -> IncomingMessage:
+    arrival: IncomingMessage = request.scope["state"][_ARRIVAL]
     return arrival
 
 
-TheArrival = Annotated[Arrival, Depends(_arrival)]
+TheArrival = Annotated[IncomingMessage, Depends(_arrival)]
 
 
 SENT: Answers = {
@@ -233,11 +233,11 @@ SENT: Answers = {
     202: {JSON: QueuedMessageObject, EVENT_STREAM: AnyPacket},
     500: {JSON: NotAnsweredObject},
 }
-"""What sending comes to: of a turn that fails the error has its own status, which may be another than 500."""
+"""The answers to a message. A failed turn has its error's own status, which is not always 500."""
 
 
 def wants_json(accept: str) -> bool:
-    """Whether a client that names what it takes names JSON and not the stream."""
+    """Whether the Accept header names JSON and not the stream."""
     named = [kind.partition(";")[0].strip().lower() for kind in accept.split(",")]
     return JSON in named and EVENT_STREAM not in named
 
@@ -252,12 +252,12 @@ async def send(
     arrival: TheArrival,
     key: IdempotencyKey = None,
 ) -> Response:
-    """Send a message. Answers with the turn's packets, or with `Accept: application/json` with the finished turn.
+    """Send a message. Returns the turn's packets, or with `Accept: application/json` the finished turn.
 
-    What has to wait answers 202: with a stream that begins with `turn.queued` and goes on with its turn, or as JSON
-    with its place in the queue. A command answers with one packet, or as JSON.
+    A message that must wait returns 202: a stream that begins with `turn.queued` and continues with its turn, or JSON
+    with its position in the queue. A command returns one packet, or JSON.
     """
-    asked = Outgoing(replace(message_of(body), key=key), body.patience(), body.regenerate)
+    asked = OutgoingMessage(replace(message_of(body), key=key), body.patience(), body.regenerate)
     done = await app.chat.sender.send(identity, conversation_id, asked, arrival)
     packets = await app.chat.packets(identity.caller, done)
     if not wants_json(request.headers.get("accept", "")):
@@ -266,7 +266,7 @@ async def send(
 
 
 async def in_json(app: App, caller: Caller, done: str | Queued | Notice, packets: AsyncIterator[Batch]) -> Response:
-    """The answer of a command; of a message its finished turn, or its place behind what has to be done before it."""
+    """A command's answer; a message's finished turn, or its position in the queue."""
     if isinstance(done, Notice):
         return _answer(notice_object(done))
     if isinstance(done, Queued) and done.place and not done.only_debounced:
@@ -286,7 +286,7 @@ async def _turn(app: App, caller: Caller, turn_id: str) -> Response:
 
 
 async def _left(app: App, caller: Caller, queued: Queued) -> Response:
-    """What became of a message that waited for more of its kind alone."""
+    """The outcome of a message that waited only for its debounce."""
     found = await app.chat.queue.find(caller, queued.row.conversation_id, queued.row.id)
     if found.row.turn_id is not None:
         return await _turn(app, caller, found.row.turn_id)
@@ -320,7 +320,7 @@ async def queue(conversation_id: str, app: TheApp, caller: TheCaller) -> ListObj
 
 @router.post("/conversations/{conversation_id}/queue/flush")
 async def flush(conversation_id: str, app: TheApp, caller: TheCaller) -> ListObject[QueuedMessageObject]:
-    """Answer what waits as soon as the conversation is free, without waiting for more messages. Gives the queue."""
+    """Answer the queue as soon as the conversation is free, without waiting for more messages. Returns the queue."""
     await app.chat.flush(caller, conversation_id)
     return whole_list([queued_object(one) for one in await app.chat.queue.listed(caller, conversation_id)])
 
@@ -335,7 +335,7 @@ async def queued(conversation_id: str, message_id: str, app: TheApp, caller: The
 async def events_of_queued(
     conversation_id: str, message_id: str, request: Request, app: TheApp, caller: TheCaller
 ) -> Response:
-    """`turn.queued`, then the packets of the turn that answers it, or what else became of it."""
+    """`turn.queued`, then the packets of the turn that answers it, or its other outcome."""
     found = await app.chat.queue.find(caller, conversation_id, message_id)
     return event_stream(await app.chat.packets(caller, found), request.state.silence)
 
@@ -344,12 +344,12 @@ async def events_of_queued(
 async def change_queued(
     conversation_id: str, message_id: str, body: QueuedPatch, app: TheApp, caller: TheCaller
 ) -> QueuedMessageObject:
-    """Give a waiting message another text."""
+    """Change the text of a queued message."""
     return queued_object(await app.chat.queue.change(caller, conversation_id, message_id, body.text))
 
 
 @router.delete("/conversations/{conversation_id}/queue/{message_id}", status_code=204)
 async def cancel_queued(conversation_id: str, message_id: str, app: TheApp, caller: TheCaller) -> Response:
-    """Take a waiting message or command out of the queue."""
+    """Remove a message or command from the queue."""
     await app.chat.queue.cancel(caller, conversation_id, message_id)
     return Response(status_code=204)

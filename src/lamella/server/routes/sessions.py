@@ -1,5 +1,6 @@
-"""Commands, notifications and sessions: each verb is a command, answered and stored as if it had been typed. And search
-over what was said."""
+"""Commands, notifications and sessions. Each action is a command, answered and stored as if typed. And the search over
+messages.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from pydantic import StringConstraints
 
 from lamella.app.app import App
 from lamella.chat import Message
-from lamella.commands.parse import Typed
+from lamella.commands.parse import TypedCommand
 from lamella.core.errors import InvalidRequest
 from lamella.core.packets import UsageBody
 from lamella.core.recall import Hit, SessionHit
 from lamella.core.records import Caller
-from lamella.core.sessions import Carried, Session, SessionCause
+from lamella.core.sessions import CarriedSummary, Session, SessionCause
 from lamella.search.passages import snippet_of
 from lamella.search.terms import query_terms
 from lamella.server.objects import (
@@ -73,8 +74,9 @@ class CarriedObject(Object, kw_only=True):
 
 
 class SummaryCheckObject(Object, kw_only=True):
-    """How a summary compares with what it stands for: `items` were looked for, `kept_literally` were added to it word
-    for word. `ranks` says how important each of its lines is, 0 most. Empty if nothing was checked."""
+    """The comparison of a summary with its source: `items` were looked for, `kept_literally` were added word for word.
+    `ranks` is the importance of each line, 0 most. Empty if nothing was checked.
+    """
 
     items: int | UnsetType = UNSET
     found: int | UnsetType = UNSET
@@ -90,8 +92,8 @@ class SummaryCheckObject(Object, kw_only=True):
 class SessionObject(Object, kw_only=True):
     """A session. Its window holds the turns after `begins_after`.
 
-    `numbers` are the figures of the compaction that opened it, in tokens; `usage` is what was spent, by purpose.
-    `check` says how its summary compares with what it stands for, and who made it.
+    `numbers` are the figures of the compaction that opened it, in tokens; `usage` is its usage by purpose. `check`
+    compares its summary with the source, and names the model.
     """
 
     id: str
@@ -101,8 +103,8 @@ class SessionObject(Object, kw_only=True):
     current: bool
     parent_id: str | None
     begins_after: str | None
-    inherits: bool
-    carries: list[CarriedObject] | None
+    inherits_summary: bool
+    carried_summaries: list[CarriedObject] | None
     opened_at: Moment
     opened_by: SessionCause
     closed_at: Moment | None
@@ -117,7 +119,7 @@ class SessionObject(Object, kw_only=True):
 
 
 class SearchHitObject(Object, kw_only=True):
-    """A place where something was said; `call_id` and `name` are those of a tool's result."""
+    """A found passage. `call_id` and `name` are set for a tool's result."""
 
     object: Literal["search.hit"] = "search.hit"
     conversation_id: str
@@ -146,22 +148,23 @@ class SessionHitObject(Object, kw_only=True):
 
 
 class SearchObject(Object, kw_only=True):
-    """What a search found; `without_meaning` says why words decided alone, null if they did not."""
+    """The hits of a search. `lexical_only_reason` says why vectors took no part, null if they did."""
 
     object: Literal["search"] = "search"
     query: str
     embedder: str
-    without_meaning: str | None
+    lexical_only_reason: str | None
     data: list[SearchHitObject]
     sessions: list[SessionHitObject]
 
 
 def session_object(session: Session, figures: SessionFigures) -> SessionObject:
-    """A session, with what is said of it beside its row."""
+    """A session with its figures."""
     return SessionObject.of(
         session,
         current=session.id == figures.current_id,
-        carries=None if session.carries is None else [_carried(one) for one in session.carries],
+        inherits_summary=session.inherits,
+        carried_summaries=None if session.carries is None else [_carried(one) for one in session.carries],
         check=dict(session.check),
         messages=figures.messages.get(session.id, 0),
         numbers=dict(figures.numbers.get(session.id, {})),
@@ -169,12 +172,12 @@ def session_object(session: Session, figures: SessionFigures) -> SessionObject:
     )
 
 
-def _carried(carried: Carried) -> CarriedObject:
+def _carried(carried: CarriedSummary) -> CarriedObject:
     return CarriedObject(session_id=carried.session_id, lines=None if carried.lines is None else list(carried.lines))
 
 
 def search_hit_object(hit: Hit, terms: tuple[str, ...]) -> SearchHitObject:
-    """A place where something was said."""
+    """A found passage."""
     source = hit.source
     return SearchHitObject.of(
         source,
@@ -205,7 +208,7 @@ async def search(
     conversation_id: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> SearchObject:
-    """What was said that fits `q`, by words and meaning, in one conversation or in all; and in which sessions."""
+    """Search messages for `q`, by words and meaning, in one conversation or in all. Also returns the best sessions."""
     found = await app.recall.search(caller, q, conversation_id, limit)
     terms = query_terms(q)
     sessions = [
@@ -215,23 +218,23 @@ async def search(
     return SearchObject(
         query=q,
         embedder=app.recall.embedder,
-        without_meaning=found.without or None,
+        lexical_only_reason=found.without or None,
         data=[search_hit_object(hit, terms) for hit in found.hits],
         sessions=sessions[:limit],
     )
 
 
 COMMANDED: Answers = {200: {JSON: CommandObject}, 202: {JSON: QueuedMessageObject}}
-"""What a command comes to."""
+"""The answers to a command."""
 
 
 @router.post("/conversations/{conversation_id}/commands", responses=COMMANDED)
 async def command(
     conversation_id: str, body: CommandBody, app: TheApp, caller: TheCaller, key: IdempotencyKey = None
 ) -> Response:
-    """Run a command, such as `/status`. No model is asked for its answer."""
+    """Run a command such as `/status`. No model is asked."""
     typed = app.chat.sender.read(Message(body.text))
-    if not isinstance(typed, Typed):
+    if not isinstance(typed, TypedCommand):
         raise InvalidRequest(
             "This is no command.",
             hint="Commands begin with a slash; /help lists them. Messages are turns.",
@@ -271,40 +274,40 @@ async def session(session_id: str, app: TheApp, caller: TheCaller) -> SessionObj
 async def compact(
     conversation_id: str, app: TheApp, caller: TheCaller, body: CompactBody | None = None, key: IdempotencyKey = None
 ) -> Response:
-    """`/compact`, with what to give most room to."""
+    """`/compact`, with an optional focus."""
     focus = body.focus.strip() if body is not None else ""
-    return await _run(app, caller, conversation_id, Typed("compact", focus), key)
+    return await _run(app, caller, conversation_id, TypedCommand("compact", focus), key)
 
 
 @router.post("/conversations/{conversation_id}/prune", responses=COMMANDED)
 async def prune(conversation_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Response:
     """`/prune`."""
-    return await _run(app, caller, conversation_id, Typed("prune"), key)
+    return await _run(app, caller, conversation_id, TypedCommand("prune"), key)
 
 
 @router.post("/conversations/{conversation_id}/new", responses=COMMANDED)
 async def new(conversation_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Response:
     """`/new`."""
-    return await _run(app, caller, conversation_id, Typed("new"), key)
+    return await _run(app, caller, conversation_id, TypedCommand("new"), key)
 
 
 @router.post("/sessions/{session_id}/undo", responses=COMMANDED)
 async def undo(session_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Response:
     """`/undo ID`."""
     found = await app.store.sessions.session(caller, session_id)
-    return await _run(app, caller, found.conversation_id, Typed("undo", found.id), key)
+    return await _run(app, caller, found.conversation_id, TypedCommand("undo", found.id), key)
 
 
 @router.post("/sessions/{session_id}/resume", responses=COMMANDED)
 async def resume(session_id: str, app: TheApp, caller: TheCaller, key: IdempotencyKey = None) -> Response:
     """`/resume ID`."""
     found = await app.store.sessions.session(caller, session_id)
-    return await _run(app, caller, found.conversation_id, Typed("resume", found.id), key)
+    return await _run(app, caller, found.conversation_id, TypedCommand("resume", found.id), key)
 
 
 async def _run(
-    app: App, caller: Caller, conversation_id: str, typed: Typed, key: str | None, *, queue: bool = True
+    app: App, caller: Caller, conversation_id: str, typed: TypedCommand, key: str | None, *, queue: bool = True
 ) -> Response:
-    """The command's answer; 202 with its place in the queue where it has to wait."""
+    """The command's answer; 202 with its position in the queue if it must wait."""
     done = await app.chat.orders.submit(caller, conversation_id, typed, key=key, queue=queue)
     return await in_json(app, caller, done, await app.chat.packets(caller, done))

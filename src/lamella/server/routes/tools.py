@@ -22,7 +22,7 @@ router = api_router()
 
 
 class ApprovalBody(BaseModel):
-    """What the user says to a call; the reason is told to the model."""
+    """The user's decision on a call. The model sees the reason."""
 
     approved: bool
     reason: str = Field("", max_length=2_000)
@@ -38,9 +38,9 @@ class ToolObject(Object, kw_only=True):
 
 
 class PinnedToolsObject(ListObject[ToolObject], kw_only=True):
-    """The tools of a conversation; `news` says in words what a refresh would change."""
+    """The tools of a conversation. `changes` describes what a refresh would change."""
 
-    news: str
+    changes: str
 
 
 class LeftOutToolObject(Object, kw_only=True):
@@ -51,9 +51,9 @@ class LeftOutToolObject(Object, kw_only=True):
 
 
 class McpServerObject(Object, kw_only=True):
-    """An MCP server and how it is. `tools` are offered, `left_out` are not; `connected` counts its connections.
+    """An MCP server and its state. `tools` are offered, `left_out` are not; `connected` counts its connections.
 
-    `error` says why it is down, and `stderr` is the end of what it printed there: both are for admins, null for others.
+    `error` says why it is down, and `stderr` is the end of its error output: both only for admins, null for others.
     """
 
     name: str
@@ -68,7 +68,7 @@ class McpServerObject(Object, kw_only=True):
 
 
 class ApprovalObject(Object, kw_only=True):
-    """What was said to a call."""
+    """The decision on a call."""
 
     object: Literal["approval"] = "approval"
     call_id: str
@@ -76,7 +76,7 @@ class ApprovalObject(Object, kw_only=True):
 
 
 class FoundDocumentObject(Object, kw_only=True):
-    """A document that a tool brought into a conversation, under its number there; `size`: bytes of what was fetched."""
+    """A document that a tool brought into a conversation, with its number there. `size` is in bytes, as fetched."""
 
     id: str
     object: Literal["document"] = "document"
@@ -95,7 +95,7 @@ def tool_object(spec: ToolSpec) -> ToolObject:
 
 
 def server_object(config: ServerConfig, state: ServerState, *, trusted: bool) -> McpServerObject:
-    """An MCP server; what it prints is for those who are `trusted`."""
+    """An MCP server. Its output is only for `trusted` callers."""
     return McpServerObject.of(
         state,
         name=config.name,
@@ -120,10 +120,10 @@ async def tools(app: TheApp, caller: TheCaller) -> ListObject[ToolObject]:
 
 @router.get("/mcp-servers")
 async def mcp_servers(app: TheApp, identity: TheIdentity) -> ListObject[McpServerObject]:
-    """The MCP servers, how they are, and why a tool of theirs is not offered.
+    """The MCP servers, their state, and why tools of theirs are left out.
 
-    What they print, and why they are down, may hold passwords and addresses: `stderr` and `error` are for admins, with
-    a key that may manage; null for others.
+    Their output and errors may hold passwords and addresses: `stderr` and `error` are only for admins with a key that
+    may manage; null for others.
     """
     trusted = identity.role is Role.ADMIN and Scope.MANAGE in identity.scopes
     shown = [server_object(config, state, trusted=trusted) for config, state in app.mcp.states().values()]
@@ -132,15 +132,15 @@ async def mcp_servers(app: TheApp, identity: TheIdentity) -> ListObject[McpServe
 
 @router.get("/conversations/{conversation_id}/tools")
 async def conversation_tools(conversation_id: str, app: TheApp, caller: TheCaller) -> PinnedToolsObject:
-    """The tools that a conversation has; `news` says what of them a refresh would change."""
+    """The tools of a conversation. `changes` describes what a refresh would change."""
     pinned = (await app.store.conversations.conversation(caller, conversation_id)).tools
-    news = difference(pinned, app.registry.specs())
-    return PinnedToolsObject.of(whole_list([tool_object(spec) for spec in pinned], "name"), news=news)
+    changes = difference(pinned, app.registry.specs())
+    return PinnedToolsObject.of(whole_list([tool_object(spec) for spec in pinned], "name"), changes=changes)
 
 
 @router.post("/conversations/{conversation_id}/tools/refresh")
 async def refresh_tools(conversation_id: str, app: TheApp, caller: TheCaller) -> ConversationObject:
-    """Give a conversation the tools that there are now; what is cached of it is read no more where they differ."""
+    """Give a conversation the current tools. If they differ, its cache is lost."""
     return conversation_object(await app.conversations.refresh_tools(caller, conversation_id))
 
 

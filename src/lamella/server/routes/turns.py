@@ -60,8 +60,9 @@ class AttachmentObject(Object, kw_only=True):
 
 
 class TurnObject(Object, kw_only=True):
-    """A turn; its answer is told by its packets, and summed up in `answer`. `parent_id` is the turn that it follows,
-    null at the beginning; usage and cost are those of all its `runs`."""
+    """A turn. Its packets have the whole answer, `answer` the text. `parent_id` is the turn that it follows, null at
+    the beginning; usage and cost are sums over its `runs`.
+    """
 
     id: str
     object: Literal["turn"] = "turn"
@@ -114,14 +115,14 @@ class BranchObject(Object, kw_only=True):
 
 
 class TreeObject(ListObject[BranchObject], kw_only=True):
-    """The turns of a conversation in every branch, and where it stands."""
+    """The turns of a conversation in all branches, and its current position."""
 
     head: str | None
     head_run_id: str | None
 
 
 class StoppingTurnObject(Object, kw_only=True):
-    """A turn that was asked to stop; `status` is `running` until it has."""
+    """A turn that was asked to stop. `status` is `running` until it stopped."""
 
     id: str
     object: Literal["turn"] = "turn"
@@ -129,7 +130,7 @@ class StoppingTurnObject(Object, kw_only=True):
 
 
 class StoppingRunObject(Object, kw_only=True):
-    """One model's answer that was asked to stop."""
+    """A run that was asked to stop."""
 
     id: str
     object: Literal["run"] = "run"
@@ -188,7 +189,7 @@ async def turns(conversation_id: str, page: ThePage, app: TheApp, caller: TheCal
 
 @router.get("/conversations/{conversation_id}/tree")
 async def tree(conversation_id: str, page: ThePage, app: TheApp, caller: TheCaller) -> TreeObject:
-    """Every turn of a conversation in short, in whatever branch, and where the conversation stands."""
+    """All turns of a conversation in short form, in all branches, and its current position."""
     conversation = await app.store.conversations.conversation(caller, conversation_id)
     found = listed(await app.store.branches.tree(caller, conversation_id, page), branch_object)
     return TreeObject.of(found, head=conversation.head, head_run_id=conversation.head_run_id)
@@ -209,7 +210,7 @@ async def events(
     after: Annotated[int | None, Query(ge=0, le=LAST_PACKET)] = None,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
-    """The packets of a turn from any number on, and on as they come."""
+    """The packets of a turn from any number on, then live ones."""
     packets = await app.chat.follow(caller, turn_id, after_of(after, last_event_id))
     return event_stream(packets, request.state.silence)
 
@@ -237,11 +238,11 @@ async def stop(turn_id: str, app: TheApp, caller: TheCaller) -> StoppingTurnObje
 
 @router.post("/turns/{turn_id}/prefer")
 async def prefer(turn_id: str, body: PreferBody, app: TheApp, caller: TheCaller) -> ConversationObject:
-    """Go on from one of a turn's answers; gives the conversation as it stands then. Nothing is removed."""
+    """Continue from one of a turn's answers. Returns the conversation. Nothing is removed."""
     return conversation_object(await app.chat.prefer(caller, turn_id, body.run_id, latest=body.latest))
 
 
 @router.post("/runs/{run_id}/stop", status_code=202)
 async def stop_run(run_id: str, app: TheApp, caller: TheCaller) -> StoppingRunObject:
-    """Ask one model's answer to stop; the others go on. Its end is told by the packets of its turn."""
+    """Ask one model's answer to stop; the others continue. The turn's packets report its end."""
     return StoppingRunObject(id=run_id, turn_id=await app.chat.stop_run(caller, run_id))

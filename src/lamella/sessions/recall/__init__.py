@@ -1,1 +1,1 @@
-"""Finding again what was said: the index that follows the turns, search, and the model's two tools (X-RECALL)."""
+"""Recall: the index of earlier messages, its search, and the model's two tools."""

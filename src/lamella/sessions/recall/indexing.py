@@ -1,4 +1,4 @@
-"""What of a turn can be found again: what the user wrote, what was answered, and what tools gave back. Pure."""
+"""The searchable texts of a turn: the user's message, the answers, the tool results. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lamella.search.terms import terms_of
 SEARCH_CONVERSATION = "search_conversation"
 
 UNRECALLED = frozenset({SEARCH_CONVERSATION, READ_MESSAGE})
-"""Tools whose results repeat what is indexed already."""
+"""Tools whose results repeat indexed text."""
 
 
 def turn_passages(turn: TurnRecord) -> Iterator[tuple[Passage, str]]:

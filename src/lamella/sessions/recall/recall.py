@@ -1,7 +1,7 @@
-"""Recall: indexes what was said behind the turns, and finds it again by words and by meaning (X-RECALL).
+"""Recall: indexes messages after their turns, and searches them by words and by meaning.
 
-What waits to be indexed follows from what is stored. A search of one conversation first indexes what it has to; the
-vectors of a remote embedder come later, by a job.
+The state of the index follows from stored data. A search in one conversation first indexes what is missing; a remote
+embedder's vectors come later, by a job.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import replace
 
 import structlog
 
-from lamella.background import Again, Worker
+from lamella.background import Retry, Worker
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ProviderError
 from lamella.core.ports import Embedder, Jobs
-from lamella.core.recall import Embedded, Found, Passage, RecallQuery, Source
+from lamella.core.recall import Embedded, Passage, RecallQuery, RecallResult, Source
 from lamella.core.records import Caller, Job, NewJob
 from lamella.core.tokens import Usage
 from lamella.search.terms import query_terms
@@ -29,7 +29,7 @@ from lamella.storage.recall.store import RecallIndex
 log = structlog.get_logger()
 
 INDEX = "recall_index"
-"""The job that indexes a conversation as far as it is not."""
+"""The job that indexes the rest of a conversation."""
 
 BATCH = 64
 """Turns that are indexed, and passages that get vectors, at a time."""
@@ -38,7 +38,7 @@ LONGEST_QUERY = 2_000
 """Characters."""
 
 EMBEDDING_SECONDS = 10.0
-"""How long a search waits for the vector of its query; then words decide alone."""
+"""How long a search waits for its query's vector; then it goes by words only."""
 
 
 class Recall:
@@ -61,16 +61,16 @@ class Recall:
 
     @property
     def words_only(self) -> str:
-        """Why a search here goes by words and not by meaning, and what gives meaning; "" where it goes by both."""
+        """Why searches go by words only, and which setting adds meaning; "" if they use both."""
         return self._embedder.space.words_only
 
     def start(self) -> None:
-        """Index what an ended process left, what an earlier version stored, and what another embedder made."""
+        """Index what an ended process, an earlier version or another embedder left."""
         self._worker.start()
         self._starting = asyncio.create_task(self._take_up())
 
     async def close(self) -> None:
-        """Stop; what is not indexed yet is taken up by the next start."""
+        """Stop. The next start indexes the rest."""
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)
@@ -82,7 +82,7 @@ class Recall:
             for caller, conversation_id in await self._index.waiting(self._embedder.space.model):
                 await self.follow(caller, conversation_id)
         except LamellaError as error:
-            log.error("what waits to be indexed can't be read", error=error.message)
+            log.error("messages to index can't be read", error=error.message)
 
     async def follow(self, caller: Caller, conversation_id: str) -> None:
         """Something of this conversation was stored: index it, in the background."""
@@ -100,8 +100,10 @@ class Recall:
         await self._embed_passages(caller, conversation_id)
         await self._index_summaries(caller, conversation_id)
 
-    async def search(self, caller: Caller, query: str, conversation_id: str | None = None, limit: int = 10) -> Found:
-        """What was said that fits the query, in one conversation or in all of the caller's.
+    async def search(
+        self, caller: Caller, query: str, conversation_id: str | None = None, limit: int = 10
+    ) -> RecallResult:
+        """Search messages in one conversation or in all of the caller's.
 
         Raises `InvalidRequest` for an empty query, `NotFound` for a foreign conversation.
         """
@@ -117,7 +119,7 @@ class Recall:
         return replace(found, without=without or ("" if found.hits else self.words_only))
 
     async def source(self, caller: Caller, conversation_id: str | None, reference: str) -> Source:
-        """Something that was said, in full: see `RecallIndex.source`. Raises `NotFound`."""
+        """A message or result in full: see `RecallIndex.source`. Raises `NotFound`."""
         await self._catch_up(caller, conversation_id)
         return await self._index.source(caller, conversation_id, reference)
 
@@ -136,7 +138,7 @@ class Recall:
         return made.vectors[0], ""
 
     async def _catch_up(self, caller: Caller, conversation_id: str | None) -> None:
-        """Index the words of what was said in the conversation, or in those of this caller that wait here."""
+        """Index the words of new messages in the conversation, or in all of this caller's."""
         # What is being indexed is looked at too: a search finds what the background has not stored yet.
         behind = [of for owner, of in self._behind | set(self._indexing) if owner == caller.user_id]
         for one in behind if conversation_id is None else [conversation_id]:
@@ -144,7 +146,7 @@ class Recall:
             if self._embedder.is_local:
                 await self._index_summaries(caller, one)
 
-    async def _do(self, job: Job) -> Again | None:
+    async def _do(self, job: Job) -> Retry | None:
         await self.index_now(job.caller, job.subject)
         return None
 
@@ -191,7 +193,7 @@ class Recall:
             await self._spend(caller, summary.id, whole.usage + usage)
 
     async def _with_vectors(self, made: Iterable[tuple[Passage, str]], *, remote: bool) -> tuple[list[Passage], Usage]:
-        """Passages with the vectors of a local embedder, and with `remote` of any, and what that cost."""
+        """Passages with the vectors of a local embedder, and of any if `remote`, and the cost."""
         found = list(made)
         if not found or not (remote or self._embedder.is_local):
             return [passage for passage, _ in found], Usage()
@@ -206,7 +208,7 @@ class Recall:
 
 
 def _shared(usage: Usage, sizes: dict[str, int]) -> dict[str, Usage]:
-    """The input of one embedding by session, by how much text each had in it; the last gets what is left."""
+    """The input of one embedding request, split by session according to text length; the last gets the rest."""
     whole, left = sum(sizes.values()) or 1, usage.input
     shares: dict[str, Usage] = {}
     for index, (session_id, size) in enumerate(sizes.items(), start=1):

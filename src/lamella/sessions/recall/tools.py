@@ -25,7 +25,7 @@ PIECE = 12_000
 """Characters of one reading."""
 
 MOST_FOUND = 12_000
-"""Characters of all that one search gives."""
+"""Maximum characters of one search result."""
 
 USUAL, MOST = 6, 20
 
@@ -108,7 +108,7 @@ class SearchConversation:
 
 
 class ReadMessage:
-    """`read_message`. What is in the window is read from there, what was before it from the store."""
+    """`read_message`. Content of the window is read from there, earlier content from the store."""
 
     kind = ToolKind.OTHER
     timeout = 30.0
@@ -157,13 +157,13 @@ def _in_window(turns: Sequence[Turn], reference: str) -> str | None:
 
 
 def _about(source: Source) -> dict[str, str]:
-    """What a model reads of where something comes from."""
+    """The source of a passage, as text for the model."""
     said_by = f"tool {source.name}" if source.name else source.speaker.value
     return {"id": source.reference, "from": said_by, "at": f"{source.at:%Y-%m-%d %H:%M}"}
 
 
 def _bounded(hits: Sequence[Hit], *, everywhere: bool) -> Iterator[Json]:
-    """The passages, until there is no room for more."""
+    """The passages, while there is room."""
     room = MOST_FOUND
     for hit in hits:
         source = hit.source

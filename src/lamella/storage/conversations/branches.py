@@ -23,7 +23,7 @@ from lamella.core.records import (
 )
 from lamella.core.sessions import SessionReturn, SessionStep
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
-from lamella.storage.conversations.decided import Moment, decide
+from lamella.storage.conversations.decisions import Moment, decide
 from lamella.storage.conversations.messages import beginning_of
 from lamella.storage.conversations.paths import find_records, line_of
 from lamella.storage.conversations.sessions import followed_run, move_to_session

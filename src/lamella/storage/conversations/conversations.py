@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, or_, select, update
 
 from lamella.core.errors import TurnInProgress
 from lamella.core.records import (
-    LEAVE,
+    UNCHANGED,
     Caller,
     Conversation,
     ConversationChange,
@@ -19,7 +19,7 @@ from lamella.core.records import (
     StoredDecision,
 )
 from lamella.core.sessions import Session, SessionCause
-from lamella.storage.conversations.decided import Moment, decide, find_decision_page, find_decisions
+from lamella.storage.conversations.decisions import Moment, decide, find_decision_page, find_decisions
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.jobs import forget_jobs
 from lamella.storage.keys import forget_conversation_keys
@@ -68,7 +68,7 @@ def _changed(change: ConversationChange) -> dict[str, Any]:
         changed["system_prompt"] = change.system_prompt.text
         changed["system_prompt_version"] = change.system_prompt.version
     left = {name: getattr(change, name) for name in ("agent_id", "project_id", "thinking_effort")}
-    return changed | {name: value for name, value in left.items() if value is not LEAVE}
+    return changed | {name: value for name, value in left.items() if value is not UNCHANGED}
 
 
 class ConversationRows(Rows):

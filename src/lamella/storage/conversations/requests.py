@@ -28,7 +28,7 @@ from lamella.core.records import (
 )
 from lamella.storage.columns import json_text
 from lamella.storage.conversations.conversations import find_conversation
-from lamella.storage.conversations.decided import Moment, decide
+from lamella.storage.conversations.decisions import Moment, decide
 from lamella.storage.conversations.paths import find_turn, line_of
 from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.failures import damaged

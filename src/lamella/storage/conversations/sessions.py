@@ -15,7 +15,7 @@ from lamella.core.records import Caller, Conversation, Job, NewJob, Page, PageQu
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
-from lamella.storage.conversations.decided import Moment, decide
+from lamella.storage.conversations.decisions import Moment, decide
 from lamella.storage.conversations.paths import line_of
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.grants import sessions_held_back
@@ -224,7 +224,7 @@ def _enter(
 def _not_on_path(turn_id: str | None) -> NotFound:
     return NotFound(
         f"There is no turn {turn_id} on the path of this conversation.",
-        hint="A session begins behind one of the turns that lead to the newest one.",
+        hint="A session begins after one of the turns on the path to the newest one.",
         param="begins_after",
     )
 

@@ -35,7 +35,7 @@ from lamella.core.records import (
 from lamella.core.tokens import Usage
 from lamella.storage.columns import fixed_offset
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
-from lamella.storage.conversations.decided import Moment, decide
+from lamella.storage.conversations.decisions import Moment, decide
 from lamella.storage.conversations.messages import end_row, run_row, step_row, turn_row, user_message_row
 from lamella.storage.conversations.paths import find_path, find_records, find_turn
 from lamella.storage.conversations.queue import take_queued

@@ -22,11 +22,11 @@ from sqlalchemy import (
 from sqlalchemy.types import NullType
 
 from lamella.core.recall import (
-    Found,
     Hit,
     Passage,
     PassageText,
     RecallQuery,
+    RecallResult,
     SessionHit,
     Source,
     Speaker,
@@ -182,7 +182,7 @@ class RecallIndex(Transactions):
             touch_recall(connection, caller)
         return True
 
-    async def search(self, caller: Caller, query: RecallQuery) -> Found:
+    async def search(self, caller: Caller, query: RecallQuery) -> RecallResult:
         """What of the caller's fits the query best; raises `NotFound` for a foreign conversation."""
         dimension = len(query.vector) // 2 if query.vector is not None else 0
         scope = await self._scope(caller, query, dimension)
@@ -195,7 +195,7 @@ class RecallIndex(Transactions):
         )
         hits = {entry: Hit(*source, chosen.scores[entry]) for entry, source in sources.items()}
         made = chosen.made
-        return Found(
+        return RecallResult(
             tuple(hits[entry] for entry in chosen.hits if entry in hits),
             tuple(
                 SessionHit(id, float(made.groups[s]), float(made.covers[s]), hits.get(chosen.best.get(s, -1)))

@@ -9,7 +9,7 @@ from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary,
 from lamella.core.decisions import DecisionKind
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import NoticeKind, QueueStatus
-from lamella.core.sessions import Carried, SessionCause
+from lamella.core.sessions import CarriedSummary, SessionCause
 from lamella.core.tokens import Usage
 from lamella.storage.columns import Json, LocalMoment, OneOf, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id
@@ -57,7 +57,7 @@ sessions = Table(
     Column("parent_id", String, ForeignKey("sessions.id"), index=True),
     Column("begins_after", String),
     Column("inherits", Boolean, nullable=False),
-    Column("carries", Json(tuple[Carried, ...])),
+    Column("carries", Json(tuple[CarriedSummary, ...])),
     Column("opened_at", UtcMoment, nullable=False),
     Column("opened_by", OneOf(SessionCause), nullable=False),
     Column("closed_at", UtcMoment),

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
 
 from lamella.core.caching import Diagnosis, Ttl
-from lamella.core.records import JobStatus, Said, StoredMarker, StoredSegment
+from lamella.core.records import JobStatus, SideResponse, StoredMarker, StoredSegment
 from lamella.storage.columns import Json, OneOf, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id, usage
 
@@ -46,7 +46,7 @@ requests = Table(
     Column("dropped_thinking", Integer, nullable=False, server_default="0"),
     Column("answer_id", String),
     Column("diagnosis", Json(Diagnosis)),
-    Column("said", Json(Said)),
+    Column("said", Json(SideResponse)),
     *usage(nullable=True),
     Column("cost", Float),
     Column("error", Json(dict[str, str | None])),

@@ -1,1 +1,1 @@
-"""MCP servers: how they are configured, kept connected, and what of theirs a model is offered."""
+"""MCP servers: configuration, connections, and the tools that models are offered."""

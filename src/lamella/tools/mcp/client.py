@@ -56,7 +56,7 @@ async def _call(client: Client, name: str, arguments: Mapping[str, Json]) -> Map
 
 
 class _plain_errors:
-    """What the SDK raises, in our own words."""
+    """Converts errors of the SDK to ours."""
 
     def __enter__(self) -> None:
         return None
@@ -71,7 +71,9 @@ class _plain_errors:
 
 @asynccontextmanager
 async def open_server(config: ServerConfig, errors: TextIO, changed: Callable[[], None]) -> AsyncIterator[OpenServer]:
-    """A connected server; `errors` takes the process's stderr, `changed` hears that its list of tools is another."""
+    """A connected server. `errors` receives the process's stderr; `changed` is called when its list of tools
+    changed.
+    """
 
     async def heard(message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):
@@ -106,7 +108,7 @@ async def _transport(config: ServerConfig, errors: TextIO, stack: AsyncExitStack
 
 
 async def _watch(client: Client, changed: Callable[[], None]) -> None:
-    """Servers of the newer protocol tell of changes only to those who listen."""
+    """Servers of the newer protocol only notify clients that subscribe."""
     try:
         async with client.listen(tools_list_changed=True) as subscription:
             async for _ in subscription:

@@ -19,11 +19,11 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One server: a `command` that speaks over its standard streams, or a `url` that speaks streamable HTTP.
+    """A server: a `command` that speaks over its standard streams, or a `url` that speaks streamable HTTP.
 
-    `env` is all that the process gets beside what finds programs and the home folder. `tools` are those that are
-    offered, None for all; `approval` those that the user is asked about, True for all; `timeout` is in seconds of one
-    call. `when_old` says what becomes of a tool's results once they are old, where that is not pruning.
+    `env` is the process's environment, in addition to the search path and home folder. `tools` are those that are
+    offered, None for all; `approval` those that need the user's approval, True for all; `timeout` is in seconds per
+    call. `when_old` says what replaces a tool's old results, if not pruning.
     """
 
     name: str
@@ -64,9 +64,9 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_servers(path: Path | None, environment: Mapping[str, str]) -> tuple[ServerConfig, ...]:
-    """The servers of a file, sorted by name; none without a file. `${NAME}` is taken from the environment.
+    """The servers of a file, sorted by name; none without a file. `${NAME}` is replaced from the environment.
 
-    Raises `ConfigurationError` that names the place.
+    Raises `ConfigurationError` with the place.
     """
     if path is None:
         return ()

@@ -1,6 +1,6 @@
-"""One MCP server, kept connected: an owner task connects, lists, watches and connects again, with growing pauses.
+"""The connection of one MCP server: a task connects, lists tools, watches, and reconnects with growing pauses.
 
-Of a server's tools those are offered whose names providers take, whose schemas hold, and whose sizes are bounded.
+Only tools with valid names and schemas and bounded sizes are offered.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UNUSUAL = re.compile(r"[^a-zA-Z0-9_-]")
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool as it is offered, and its name on its server."""
+    """A tool as offered, and its name on its server."""
 
     spec: ToolSpec
     original: str
@@ -57,7 +57,7 @@ class Listing:
 
 
 def listing_of(config: ServerConfig, found: Sequence[Mapping[str, Json]]) -> Listing:
-    """What is offered of a `tools/list`, the same whatever its order and that of the keys in it."""
+    """The offered tools of a `tools/list`, independent of its order and of key order."""
     tools: dict[str, ListedTool] = {}
     left_out: list[tuple[str, str]] = []
     for tool in sorted(found, key=encode_sorted):
@@ -77,7 +77,7 @@ def listing_of(config: ServerConfig, found: Sequence[Mapping[str, Json]]) -> Lis
 
 
 def _listed(server: str, original: str, tool: Mapping[str, Json]) -> ListedTool | str:
-    """The tool as it is offered, or why it is not."""
+    """The tool as offered, or why it is left out."""
     if not original.strip():
         return "it has no name"
     schema = tool.get("inputSchema")
@@ -92,9 +92,9 @@ def _listed(server: str, original: str, tool: Mapping[str, Json]) -> ListedTool 
 
 
 def offered_name(server: str, tool: str) -> str:
-    """`server__tool` in the letters and the length that every provider takes.
+    """`server__tool` in the alphabet and length that every provider accepts.
 
-    A name that had to be changed ends in a fingerprint of itself, so that no two become one.
+    A name that had to be changed ends in a fingerprint, so that names stay unique.
     """
     plain = f"{server}{SEPARATOR}{tool}"
     name = _UNUSUAL.sub("_", plain)
@@ -110,7 +110,7 @@ WAIT_SECONDS = 30.0
 """The most that a call waits for the next attempt to connect its server to end."""
 
 START_SECONDS = 40.0
-"""How long a server has to connect and to list its tools."""
+"""Seconds for a server to connect and list its tools."""
 
 MAX_STDERR = 8_000
 """Bytes of the newest stderr that are kept."""
@@ -141,7 +141,7 @@ Opener = Callable[[ServerConfig, TextIO, Callable[[], None]], AbstractAsyncConte
 
 
 async def sdk_opener() -> Opener:
-    """How servers are opened: the SDK takes a second to load, so it is loaded in a thread and for those who use it."""
+    """Opens servers. The SDK takes a second to load, so it is loaded in a thread when it is first needed."""
     module = await asyncio.to_thread(importlib.import_module, "lamella.tools.mcp.client")
     opener: Opener = module.open_server
     return opener
@@ -149,7 +149,7 @@ async def sdk_opener() -> Opener:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """How a server is; `error` says why it is down, `stderr` is the end of what it printed there."""
+    """The state of a server. `error` says why it is down, `stderr` is the end of its error output."""
 
     status: Status
     listing: Listing
@@ -159,7 +159,7 @@ class ServerState:
 
 
 class Connection:
-    """One server. Its list of tools outlives its connection: what was listed last is offered until the next list."""
+    """One server. Its last list of tools is offered until the next one, also while it is disconnected."""
 
     def __init__(self, config: ServerConfig, opener: Callable[[], Opener | None], relisted: Callable[[], None]) -> None:
         self.config = config
@@ -181,11 +181,11 @@ class Connection:
         return ServerState(self._status, self._listing, self._error, self._stderr.text, self._connected)
 
     async def settled(self) -> None:
-        """Come back when the first attempt has ended, well or not."""
+        """Returns when the first attempt ended, with or without success."""
         await self._settled.wait()
 
     async def call(self, name: str, arguments: Mapping[str, Json]) -> Mapping[str, Json]:
-        """The result of a call; raises `ToolFailed` with what is wrong with the server."""
+        """The result of a call. Raises `ToolFailed` with the server's problem."""
         server = await self._connected_server()
         try:
             return await server.call(name, arguments)
@@ -230,7 +230,7 @@ class Connection:
             await self._rest(pause)
 
     async def _attended(self) -> BaseException | None:
-        """What ended one connection: whatever a foreign server causes stays in a task of its own, and is a value."""
+        """The error that ended a connection. A foreign server's failures stay in one task and become a value."""
         attending = asyncio.create_task(self._attend())
         try:
             await asyncio.wait({attending})
@@ -245,7 +245,7 @@ class Connection:
         self._error = reason
 
     async def _rest(self, pause: float) -> None:
-        """Wait, but not longer than somebody waits for the server."""
+        """Wait, but not while a call waits for the server."""
         self._wanted.clear()
         await asyncio.sleep(min(FIRST_PAUSE, pause) / 2)
         with suppress(TimeoutError):
@@ -276,7 +276,7 @@ class Connection:
         self._attempted = asyncio.Event()
 
     async def _watch(self, server: OpenServer) -> None:
-        """List the tools anew whenever the server says so, until it is gone."""
+        """List the tools again after each notification, until the server is gone."""
         while True:
             await self._stale.wait()
             self._stale.clear()
@@ -293,14 +293,15 @@ class Connection:
 
 
 def unreachable(server: str, error: str) -> str:
-    """What models and users are told of a server that is not there. Why may name an address with its password, or what
-    a program printed: admins read it in the list of servers."""
+    """The message about an unreachable server, for models and users. The cause may contain passwords, so only admins
+    see it, in the list of servers.
+    """
     state = "can't be reached now" if error else "is still starting"
     return f"The MCP server {server} {state}."
 
 
 class _Tail:
-    """The end of what a process prints on stderr."""
+    """The end of a process's stderr."""
 
     def __init__(self) -> None:
         self._kept = b""

@@ -124,7 +124,7 @@ class McpServers:
         self._tools = {tool.spec.name: tool for tool in listed}
 
     async def settled(self) -> None:
-        """Come back when every server is connected or down, or has had its time."""
+        """Returns when every server is connected or down, or its time is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
                 for connection in self._connections.values():

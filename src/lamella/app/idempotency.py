@@ -1,0 +1,62 @@
+"""Creating things once, however often a client asks with the same Idempotency-Key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from lamella.core.clock import Clock
+from lamella.core.errors import LamellaError, NotFound
+from lamella.core.json import digest, encode
+from lamella.core.records import Caller
+from lamella.storage import Store
+
+MadeT = TypeVar("MadeT")
+
+
+@dataclass(frozen=True, slots=True)
+class CreationRequest:
+    """A request to create something: its Idempotency-Key, if any, the route, and the body, which must be equal."""
+
+    key: str | None
+    route: str
+    body: object
+
+
+class IdempotentCreation:
+    """Binds keys to ids, one at a time."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._lock = asyncio.Lock()
+
+    async def create(
+        self,
+        caller: Caller,
+        asked: CreationRequest,
+        id: str,
+        find: Callable[[str], Awaitable[MadeT]],
+        make: Callable[[str], Awaitable[MadeT]],
+    ) -> MadeT:
+        """The object bound to the key, created under its id if missing; without a key, a new object.
+
+        Raises `IdempotencyMismatch` if the key was used with another route or body, and what `make` raises; then the
+        key is free again.
+        """
+        if asked.key is None:
+            return await make(id)
+        async with self._lock:
+            fingerprint = digest(encode(asked.body))
+            bound = await self._store.keys.claim_key(caller, asked.key, asked.route, fingerprint, id, self._clock.now())
+            try:
+                return await find(bound)
+            except NotFound:
+                pass
+            try:
+                return await make(bound)
+            except LamellaError:
+                await self._store.keys.release_key(caller, asked.key)
+                raise

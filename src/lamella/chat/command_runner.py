@@ -1,0 +1,125 @@
+"""Runs commands: now, without a model and possibly during an answer, or later from the queue."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lamella.chat.mailbox import Mailboxes, in_progress
+from lamella.chat.packets import Queued
+from lamella.chat.queue import Queue
+from lamella.chat.queue_worker import queued_id_of
+from lamella.chat.queued import QueuedCommand, payload_of
+from lamella.chat.turns import Turns
+from lamella.commands.parse import TypedCommand
+from lamella.commands.registry import Commands
+from lamella.core.errors import LamellaError, NotFound, TurnInProgress
+from lamella.core.json import digest, encode
+from lamella.core.records import Caller, Notice, QueuedMessage
+from lamella.turns.services import Services
+
+
+@dataclass(frozen=True, slots=True)
+class _SentCommand:
+    """A command as sent. `queue`: it may wait."""
+
+    caller: Caller
+    conversation_id: str
+    typed: TypedCommand
+    notice_id: str
+    queue: bool
+
+
+class CommandRunner:
+    """The commands of all conversations."""
+
+    def __init__(
+        self, commands: Commands, turns: Turns, services: Services, mailboxes: Mailboxes, queue: Queue
+    ) -> None:
+        self._commands = commands
+        self._turns = turns
+        self._services = services
+        self._mailboxes = mailboxes
+        self._queue = queue
+
+    async def run(self, caller: Caller, conversation_id: str, typed: TypedCommand, *, key: str | None = None) -> Notice:
+        """Run a command now, without a model; returns it with its answer, as stored.
+
+        If the key was used before for the same command, returns that answer and does nothing. Raises as `Commands.run`
+        does, `TurnInProgress`, `IdempotencyMismatch` or `ServerStopping`.
+        """
+        done = await self.submit(caller, conversation_id, typed, key=key, queue=False)
+        if isinstance(done, Queued):
+            raise in_progress(None)
+        return done
+
+    async def submit(
+        self, caller: Caller, conversation_id: str, typed: TypedCommand, *, key: str | None = None, queue: bool = True
+    ) -> Notice | Queued:
+        """Run a command now, or queue it: a command that changes the context waits while a turn runs.
+
+        Raises as `run` does, but `TurnInProgress` only if it may not wait; and `QueueFull`.
+        """
+        self._turns.must_be_open("command")
+        sent = _SentCommand(caller, conversation_id, typed, self._services.ids.new("note"), queue)
+        return await asyncio.shield(self._turns.track(self._submit(sent, key)))
+
+    async def _submit(self, sent: _SentCommand, key: str | None) -> Notice | Queued:
+        box = self._mailboxes.of(sent.conversation_id)
+        if not self._commands.is_at_once(sent.typed.name):
+            async with box.rows:
+                return await self._place(sent) if key is None else await self._keyed(sent, key)
+        if key is None:
+            return await self._now(sent)
+        async with box.keyed:
+            return await self._keyed(sent, key)
+
+    async def _keyed(self, sent: _SentCommand, key: str) -> Notice | Queued:
+        """Run or queue a command, unless its key came with the same command before."""
+        store, caller = self._services.store, sent.caller
+        same, now = digest(encode([sent.conversation_id, sent.typed])), self._services.clock.now()
+        known = await store.keys.claim_key(caller, key, "commands", same, sent.notice_id, now)
+        with suppress(NotFound):
+            return await store.notices.notice(caller, known)
+        with suppress(NotFound):
+            return await self._queue.placed(caller, await store.queue.queued_message(caller, queued_id_of(known)))
+        try:
+            return await self._place(_SentCommand(caller, sent.conversation_id, sent.typed, known, sent.queue))
+        except LamellaError:
+            # It stored nothing: its key can be used again.
+            await store.keys.release_key(caller, key)
+            raise
+
+    async def _place(self, sent: _SentCommand) -> Notice | Queued:
+        """Run a command now if it is its turn, else queue it."""
+        if self._commands.is_at_once(sent.typed.name):
+            return await self._now(sent)
+        box = self._mailboxes.of(sent.conversation_id)
+        if await self._mailboxes.takes_floor(box, sent.caller, sent.conversation_id):
+            try:
+                return await self._now(sent)
+            finally:
+                box.floor.release()
+        if not sent.queue:
+            raise TurnInProgress(
+                f"/{sent.typed.name} changes the context of the running answer.",
+                hint="Wait for its end, or stop it with /abort, and send the command again.",
+            )
+        return await self._enqueue(sent)
+
+    async def _now(self, sent: _SentCommand) -> Notice:
+        return await self._commands.run(sent.caller, sent.conversation_id, sent.typed, sent.notice_id)
+
+    async def _enqueue(self, sent: _SentCommand) -> Queued:
+        typed = sent.typed
+        row = QueuedMessage(
+            id=queued_id_of(sent.notice_id),
+            conversation_id=sent.conversation_id,
+            sender=sent.caller.user_id,
+            text=f"/{typed.name} {typed.argument}".strip(),
+            sent_at=self._services.clock.now(),
+            timezone="UTC",
+            payload=payload_of(QueuedCommand(name=typed.name, argument=typed.argument)),
+        )
+        return await self._queue.add(sent.caller, row)

@@ -1,0 +1,223 @@
+"""The models that make summaries: the conversation's own after its live window, or a model that reads data."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from lamella.agent.request import Prepared, RequestIdentity, drafted, new_request, prepare, side_prompt, side_request
+from lamella.agent.side import SideAnswer, ask
+from lamella.cache.planner import note_billed, note_written
+from lamella.context.choices import KnownDecisions, usable
+from lamella.context.input import MARGIN, ContextInput
+from lamella.context.results import kept_names
+from lamella.core.clock import Clock
+from lamella.core.counting import count_tokens
+from lamella.core.errors import ProviderTimeout
+from lamella.core.knowledge import bases_of_window
+from lamella.core.messages import Turn, UserMessage
+from lamella.core.models import OFF, ModelFacts
+from lamella.core.ports import ChatModel, OpenModel
+from lamella.core.prompt import Sampling, WireRequest
+from lamella.core.records import Caller
+from lamella.core.tokens import Usage
+from lamella.sessions.summary import LONGEST, MAX_OUTPUT, SYSTEM, SummaryOptions, instruction
+from lamella.sessions.summary_input import framed, hidden, results, text_of
+from lamella.sessions.window import as_it_stands
+from lamella.turns.effective_settings import pinned_of
+from lamella.turns.loader import TurnContext
+from lamella.turns.services import Services
+
+TIMEOUT = 300.0
+"""Seconds that a summary may take in total."""
+
+EXPECTED = LONGEST // 2
+"""Local tokens of a summary, for an estimate of its price."""
+
+FRAMES = 40
+"""Local tokens of the frames around the data, the system prompt and the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """A request for the summary of these turns, attempt `number`. `kept` are the turns after them, which stay."""
+
+    turns: Sequence[Turn]
+    wanted: SummaryOptions
+    number: int = 0
+    kept: Sequence[Turn] = ()
+
+
+def with_instruction(loaded: TurnContext, history: Sequence[Turn], text: str) -> ContextInput:
+    """The window of all of `history` with a text as its newest message."""
+    last = history[-1].user
+    user = UserMessage("instruction", text, last.sent_at, last.timezone, count_tokens(text))
+    return replace(loaded.context(Turn("instruction", user)), history=tuple(history), keeps_turns=True)
+
+
+class LiveWindow:
+    """The conversation's own model, asked at the end of its window, so the cached prefix is read.
+
+    The prefix includes the turns that stay, if there is room, because the end of the last request is what is cached
+    longest. Results shown there as stubs, or cut, are added in full to the instruction.
+    """
+
+    def __init__(self, services: Services, loaded: TurnContext) -> None:
+        self._services = services
+        self._opening = loaded
+
+    async def prepared(self, asked: SummaryRequest) -> Prepared | None:
+        """The request; None if the turns, with everything behind stubs in full, do not fit the window."""
+        context = await asyncio.to_thread(self._context, asked)
+        if context is None and asked.kept:
+            context = await asyncio.to_thread(self._context, replace(asked, kept=()))
+        if context is None:
+            return None
+        run, setting = self._opening.run, self._opening.setting
+        made = await drafted(context, setting.layout, run.model, run.account, self._opening.line)
+        return prepare(made, setting.policy, self._services.ledger, self._services.clock.now(), run.ttl, alone=True)
+
+    def _context(self, asked: SummaryRequest) -> ContextInput | None:
+        loaded, run = self._opening, self._opening.run
+        layout, tools = loaded.setting.layout, loaded.setting.conversation.tools
+        known = KnownDecisions(run.model.facts.name, loaded.decisions)
+        # The boundary of pruning may lie among the turns that stay: it is that of the whole window.
+        behind = hidden((*asked.turns, *asked.kept), layout, known, kept_names(tools))
+        asks = {turn.id for turn in asked.turns}
+        gone = results([one for one in behind if one[0].id in asks])
+        empty = with_instruction(loaded, asked.turns, "")
+        text = instruction(
+            asked.turns, asked.wanted, material=text_of(gone), stays=bool(asked.kept), room=usable(empty)
+        )
+        context = with_instruction(loaded, (*asked.turns, *asked.kept), text)
+        context = replace(context, sampling=_sampling(run.sampling))
+        whole = as_it_stands(context, layout, loaded.line.assembled if loaded.line else None)
+        if whole.report.local > usable(context):
+            return None
+        return replace(context, decisions=(*context.decisions, *whole.decisions))
+
+    def cost(self, prepared: Prepared) -> float:
+        """The approximate cost of a summary, in US dollars."""
+        run = self._opening.run
+        read, written = prepared.plan.read, prepared.plan.written
+        output = int(EXPECTED * run.calibration)
+        return run.model.facts.cost(Usage(prepared.assembled.report.estimate, read, written, 0, output))
+
+    async def ask(self, caller: Caller, asked: SummaryRequest, prepared: Prepared) -> SideAnswer:
+        """Ask, and record the request like any other."""
+        run, services = self._opening.run, self._services
+        identity = _identity(services, self._opening, asked.turns[-1], asked.number)
+        stored = await asyncio.to_thread(new_request, prepared, identity, self._opening.setting.policy, None)
+        pinned = pinned_of(self._opening.found.conversation, self._opening.setting.around)
+        await services.store.requests.record_request(caller, replace(stored, pinned=pinned))
+        note_written(prepared.plan, services.ledger, prepared.facts)
+        headers = run.headers("summary", asked.number)
+        answer = await heard(services.clock, run.model, prepared.request, headers)
+        note_billed(prepared.plan, answer.usage, services.ledger, prepared.facts)
+        await services.store.requests.end_request(caller, answer.end(identity.id, run.model.facts.cost(answer.usage)))
+        return answer
+
+
+def _sampling(usual: Sampling) -> Sampling:
+    """The conversation's parameters with the output limit of a summary. Thinking stays as it is, because another effort
+    would be another cache. No cache diagnosis is requested.
+    """
+    most = MAX_OUTPUT if usual.thinking_effort == OFF else usual.max_output
+    return replace(usual, max_output=min(usual.max_output, most), compared_with=None)
+
+
+def _identity(services: Services, loaded: TurnContext, last: Turn, number: int) -> RequestIdentity:
+    """A summary belongs to the last turn that it covers."""
+    id, now = services.ids.new("req"), services.clock.now()
+    return RequestIdentity(id, loaded.setting.conversation.id, last.id, number, "summary", now)
+
+
+class Reader:
+    """A model that reads stored rows as data, in one message. It sees no prefix of the conversation.
+
+    No thinking is sent to it: thinking goes only to the model that made it.
+    """
+
+    def __init__(
+        self, services: Services, loaded: TurnContext, model: ChatModel, budget: int, calibration: float, margin: float
+    ) -> None:
+        self._services = services
+        self._opening = loaded
+        self._model = model
+        self._budget = budget
+        self._calibration = calibration
+        self._margin = margin
+
+    @classmethod
+    def own(cls, services: Services, loaded: TurnContext) -> Reader:
+        """The conversation's own model."""
+        run = loaded.run
+        return cls(services, loaded, run.model, run.most, run.calibration, run.margin)
+
+    @classmethod
+    def second(cls, services: Services, loaded: TurnContext, opened: OpenModel) -> Reader:
+        """Another model."""
+        facts = opened.model.facts
+        return cls(services, loaded, opened.model, facts.window - _output(facts), facts.token_factor, MARGIN)
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._model.facts.name
+
+    @property
+    def room(self) -> int:
+        """The local tokens that one message may have."""
+        return int(self._budget / (1 + self._margin) / self._calibration) - count_tokens(SYSTEM) - FRAMES
+
+    def cost(self, tokens: int) -> float:
+        """The approximate cost of reading so many local tokens and of their summary, in US dollars."""
+        read, written = tokens * self._calibration, EXPECTED * self._calibration
+        return self._model.facts.cost(Usage(input=int(read), output=int(written)))
+
+    async def ask(self, caller: Caller, data: str, order: str, last: Turn, number: int) -> SideAnswer:
+        """Ask about data, and record the request like any other, as that of a turn."""
+        facts, services = self._model.facts, self._services
+        text = f"{framed('conversation', data)}\n\n{order}"
+        made_from = bases_of_window((*self._opening.found.path, last), self._opening.found.summaries)
+        prompt = side_prompt(facts.name, SYSTEM, text, Sampling(_output(facts)), made_from)
+        identity = _identity(services, self._opening, last, number)
+        layout = self._opening.setting.layout
+        request, stored = side_request(self._model, prompt, identity, layout, self._budget, self._calibration)
+        await services.store.requests.record_request(caller, stored)
+        headers = self._opening.run.headers("summary", number)
+        answer = await heard(services.clock, self._model, request, headers)
+        await services.store.requests.end_request(caller, answer.end(identity.id, facts.cost(answer.usage)))
+        return answer
+
+
+def _output(facts: ModelFacts) -> int:
+    return min(MAX_OUTPUT, facts.max_output)
+
+
+async def heard(
+    clock: Clock,
+    model: ChatModel,
+    request: WireRequest,
+    headers: Mapping[str, str],
+    seconds: float = TIMEOUT,
+    what: str = "summary",
+) -> SideAnswer:
+    """The answer, or the partial one after `seconds`."""
+    answer = SideAnswer()
+    asked = asyncio.create_task(ask(model, request, headers, answer))
+    limit = asyncio.create_task(clock.sleep(seconds))
+    try:
+        await asyncio.wait({asked, limit}, return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done():
+            answer.error = ProviderTimeout(f"{model.facts.name} did not end its {what} in {seconds:.0f} seconds.")
+        else:
+            asked.result()
+    finally:
+        for task in (asked, limit):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+    return answer
