@@ -46,7 +46,7 @@ def at_prompt(data: Path, *lines: str) -> tuple[str, str]:
 def test_a_command_as_one_message(tmp_path: Path) -> None:
     found = chat(tmp_path, "/help")
     assert found.returncode == 0
-    assert "/compact [focus]: summarise what is old" in found.stdout
+    assert "/compact [focus]: summarise old turns" in found.stdout
     [line] = chat(tmp_path, "--json", "/status").stdout.splitlines()
     packet = json.loads(line)
     assert (packet["type"], packet["name"], packet["data"]["messages"]) == ("command", "status", 0)

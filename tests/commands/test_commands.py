@@ -102,7 +102,7 @@ async def test_a_command_in_the_place_of_a_message(tmp_path: Path) -> None:
     async with opened(tmp_path, model) as (_, client, conversation):
         [packet] = await client.send(conversation, "  /HELP ")
         assert (packet["type"], packet["name"]) == ("command", "help")
-        assert "/compact [focus]: summarise what is old" in packet["answer"]
+        assert "/compact [focus]: summarise old turns" in packet["answer"]
         answer = await client.call(
             "POST",
             f"/conversations/{conversation}/turns",
