@@ -273,7 +273,7 @@ async def test_new_empties_the_window_and_resume_goes_back(tmp_path: Path) -> No
         assert lines[1].endswith("Question 0?")
         assert "sess_" not in "".join(lines)
         resumed = await command(client, conversation, "/resume 1")
-        assert resumed["answer"].startswith("Session 1 goes on, in full.")
+        assert resumed["answer"].startswith("Session 1 continues in full.")
         await client.send(conversation, "Where were we?")
         sent = str([block.data for block in model.requests[-1].blocks])
         assert "Question 1?" in sent
