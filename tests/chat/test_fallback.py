@@ -68,7 +68,7 @@ async def test_the_other_model_answers_this_turn_and_the_first_is_tried_again(
             *("text.delta", "usage", "run.finished", "turn.finished"),
         ]
         told = only(packets, "model.fallback")
-        assert (told["asked"], told["model"], told["error"]["message"]) == ("one", "two", error.message)
+        assert (told["requested_model"], told["model"], told["error"]["message"]) == ("one", "two", error.message)
         assert (text_of(packets), packets[-1]["status"]) == ("I am two.", "finished")
         run = str(only(packets, "run.started")["run_id"])
         assert await sent(app, packets) == [("one", run, True), ("two", run, False)]

@@ -21,7 +21,7 @@ from lamella.core.messages import ToolCall
 from lamella.core.records import Caller, PageQuery
 from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedQuestion
 from lamella.knowledge.restricted.summary import Reason
-from lamella.llm.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import Gate, ReplayEvent, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.storage.store import Store

@@ -10,8 +10,7 @@ export interface Absent {
 }
 
 /**
- * An agent. `tools` null lets it use all; `fallback_model` answers if its model fails before it has said
- * anything.
+ * An agent. `tools` null allows all. `fallback_model` answers if its model fails before its answer begins.
  * `thinking_effort` null leaves it to the conversation or the server.
  */
 export interface Agent {
@@ -31,7 +30,7 @@ export interface Agent {
   updated_at: string
 }
 
-/** `PATCH /api/v1/agents/{id}`; what is left out stays. */
+/** `PATCH /api/v1/agents/{id}`. Fields that are left out do not change. */
 export interface AgentPatch {
   name?: string
   prompt?: string
@@ -44,27 +43,17 @@ export interface AgentPatch {
   fallback_model?: string | null
 }
 
-/** What was said to a call. */
+/** The decision on a call. */
 export interface Approval {
   object: 'approval'
   call_id: string
   approved: boolean
 }
 
-/** What the user says to a call; the reason is told to the model. */
+/** The user's decision on a call. The model sees the reason. */
 export interface ApprovalBody {
   approved: boolean
   reason?: string
-}
-
-/**
- * What a model is asked of an effort. One of them is set: a level, a budget in tokens, or `without`; none of
- * them: nothing is said to the model.
- */
-export interface AskedEffort {
-  level: string | null
-  budget: number | null
-  without: boolean
 }
 
 /** A file or picture of a message, under its number in the conversation; `reason` says why it has no text. */
@@ -79,8 +68,8 @@ export interface Attachment {
 }
 
 /**
- * Something that happened: by whom, to whom (`subject`), and where (`on`: a base or a group).
- * `from` and `to` are levels of a grant, `member`, or how a question ended; null for nothing.
+ * An entry of the audit log: who (`by`), to whom (`subject`), where (`on`: a base or a group).
+ * `from` and `to` are levels of a grant, `member`, or the outcome of a question; null for none.
  */
 export interface AuditEntry {
   id: string
@@ -99,7 +88,7 @@ export interface AuditEntry {
 /** What an audit lists. */
 export type AuditKind = 'grants' | 'members' | 'restricted-uses'
 
-/** `PATCH /api/v1/knowledge-bases/{id}`; what is left out stays. */
+/** `PATCH /api/v1/knowledge-bases/{id}`. Fields that are left out do not change. */
 export interface BasePatch {
   name?: string
   description?: string
@@ -110,11 +99,11 @@ export interface BasePatch {
   topics?: string[]
 }
 
-/** What stands in a base; `states` counts its documents by state. */
+/** The totals of a base. `states` counts its documents by state. */
 export interface BaseTotals {
   documents: number
   unfinished: number
-  found: number
+  searchable: number
   passages: number
   embedded: number
   tokens: number
@@ -126,7 +115,7 @@ export interface BoundBases {
   knowledge_base_ids: string[]
 }
 
-/** `PUT …/knowledge-bases` of a conversation or an agent: all that it searches. */
+/** `PUT …/knowledge-bases` of a conversation or an agent: the complete list of bases that it searches. */
 export interface BoundBody {
   knowledge_base_ids: string[]
 }
@@ -151,8 +140,8 @@ export interface BranchRun {
 }
 
 /**
- * What the next request can't read of the cache any more: from which level on, about how many tokens, and what
- * it costs to write them again in place of reading them, in US dollars.
+ * What the next request can't read from the cache: from which level on, about how many tokens, and the extra
+ * cost of writing instead of reading them, in US dollars.
  */
 export interface CacheLoss {
   level: 'messages' | 'system' | 'tools'
@@ -161,9 +150,9 @@ export interface CacheLoss {
 }
 
 /**
- * A setting that is part of the cache's key changed: what the next request can't read any more.
- * `subject` is the setting, `level` where in the window the loss begins (`tools`, `system`, `messages`),
- * `tokens` about how many are lost, `cost` what writing them again costs more than reading, in US dollars.
+ * A setting that is part of the cache key changed. Says what the next request can no longer read.
+ * `subject` is the setting. `level` says where in the window the loss begins (`tools`, `system`, `messages`).
+ * `tokens` is about how many are lost, `cost` the extra US dollars for writing instead of reading them.
  */
 export interface CacheLost {
   type: 'cache.lost'
@@ -187,7 +176,7 @@ export interface Carried {
   lines: number[] | null
 }
 
-/** What happened to what was cached. */
+/** Why cached tokens were not read. */
 export type Cause =
   | 'clock'
   | 'counters'
@@ -208,12 +197,10 @@ export type Cause =
   | 'tools'
 
 /**
- * `[n]` in text block `block_index`: characters `start` to `end` (UTF-16 is not used: code points) cite
- * `document`.
- * Of a list such as `[1, 99]` in which not every number is a document, only the digits that are one are in the
- * range.
- * `passage_start` and `passage_end` are code-point offsets into the document's text, where a passage was
- * found.
+ * `[n]` in text block `block_index`: characters `start` to `end` (code points, not UTF-16) cite `document`.
+ * In a list such as `[1, 99]`, in which only some numbers are documents, the range has only the digits of one
+ * document.
+ * `passage_start` and `passage_end` are code-point offsets in the document's text, if a passage was found.
  */
 export interface CitationPacket {
   type: 'citation'
@@ -257,7 +244,7 @@ export interface CommandKind {
   summary: string
 }
 
-/** A command was sent in the place of a message: its answer, and the only packet. There is no turn. */
+/** The answer to a command that was sent as a message. It is the only packet, and there is no turn. */
 export interface CommandPacket {
   type: 'command'
   n: number
@@ -277,7 +264,7 @@ export interface CompactBody {
   focus?: string
 }
 
-/** What a compaction now would save of the next `messages`, in US dollars. */
+/** The saving of a compaction now, over the next `messages`, in US dollars. */
 export interface CompactionOffer {
   saves: number
   share: number
@@ -296,10 +283,10 @@ export interface ContextDegraded {
 }
 
 /**
- * A conversation. `head` is the turn that the next message follows, `head_run_id` the answer of it.
- * `titled_by` says whose the title is: `words` are the first of the conversation, until a model has written
- * one. `thinking_effort` null leaves it to the agent, then to the server. `cache_lost` comes with a change of
- * the effort: null if nothing is lost.
+ * A conversation. `head` is the turn that the next message follows, `head_run_id` its answer.
+ * `titled_by` says who wrote the title: `words` are the first words of the conversation, until a model writes
+ * one. `thinking_effort` null leaves it to the agent, then to the server. `cache_lost` is set after a change
+ * of the effort: null if nothing is lost.
  */
 export interface Conversation {
   id: string
@@ -350,17 +337,17 @@ export interface Decision {
 /** Whose words the summary and the topics of a base are. */
 export type DescribedBy = 'model' | 'nobody' | 'user'
 
-/** What a provider says of a missed cache, compared with the answer `against`; `missed` in tokens. */
+/** The provider's explanation of a cache miss, compared with the answer `compared_with`. `missed` is in tokens. */
 export interface Diagnosis {
-  against: string
+  compared_with: string
   verdict: CacheVerdict
   reason: string | null
   missed: number | null
 }
 
 /**
- * The first place at which two windows differ: the segment that stood there, `now` the one that stands there,
- * and the text around that byte. `behind_cached`: the difference costs nothing.
+ * The first difference between two windows: the old segment at this place, the new one (`now`), and the text
+ * around the byte in both. `after_cached_prefix`: the difference costs nothing.
  */
 export interface Difference {
   segment: string
@@ -370,10 +357,10 @@ export interface Difference {
   now: string | null
   block: number
   byte: number
-  was: string
-  becomes: string
+  before: string
+  after: string
   reordered: boolean
-  behind_cached: boolean
+  after_cached_prefix: boolean
 }
 
 /** A passage of which something went out; without a `text` it is of an earlier version of the document. */
@@ -409,20 +396,20 @@ export interface DocumentList {
 export type DocumentState = 'embedding' | 'failed' | 'indexing' | 'reading' | 'ready' | 'waiting'
 
 /**
- * A thinking effort to choose: what the model is asked of it, and what changing to it loses of the cache now.
- * `note` says what the model can't be asked of it.
+ * A thinking effort to choose, the parameters it sends, and what changing to it loses of the cache now.
+ * `note` says how the model deviates from it.
  */
 export interface Effort {
   object: 'effort'
   name: string
   tokens: number
   current: boolean
-  asked: AskedEffort
+  requested: RequestedEffort
   note: string | null
   cache_lost: CacheLoss | null
 }
 
-/** What was wrong, and what to do: `hint` says that, `param` names the field or file that it is about. */
+/** An error: `message` says what was wrong, `hint` what to do, `param` names the field or file. */
 export interface ErrorBody {
   message: string
   type: string
@@ -432,7 +419,7 @@ export interface ErrorBody {
 }
 
 /**
- * The run `model_index` failed, or the turn can't be stored yet and goes on trying.
+ * The run `model_index` failed, or the turn can't be stored yet and is retried.
  * `error` is the object of API errors.
  */
 export interface ErrorPacket {
@@ -449,7 +436,7 @@ export interface Failure {
   error: ErrorBody
 }
 
-/** Where a file is. */
+/** Where the model finds a file. */
 export type FileReach = 'in_context' | 'left_out' | 'searched'
 
 /** The text that was read from a file; a form feed stands between pages. */
@@ -460,10 +447,7 @@ export interface FileText {
   text: string
 }
 
-/**
- * A document that a tool brought into a conversation, under its number there; `size`: bytes of what was
- * fetched.
- */
+/** A document that a tool brought into a conversation, with its number there. `size` is in bytes, as fetched. */
 export interface FoundDocument {
   id: string
   object: 'document'
@@ -477,10 +461,10 @@ export interface FoundDocument {
 }
 
 /**
- * How full the window of the last request was, and how much of it came from the cache.
- * If the window is another since, `input` is what is counted in it: an `estimate`. Above `compaction_at`
- * tokens a compaction begins by itself, null if none does; `compacting`: one runs, or may begin after the turn
- * that has just ended. `notice` is the id of the newest command or notification.
+ * The fill of the window, and how much of the last request came from the cache.
+ * If the window has changed since that request, `input` is a count of the new window: an `estimate`. A
+ * compaction starts automatically above `compaction_at` tokens, null if never. `compacting`: one is running,
+ * or may start after the turn that just ended. `notice` is the id of the newest command or notification.
  */
 export interface Gauge {
   request_id: string | null
@@ -529,7 +513,7 @@ export interface GrantChange {
   to: GrantLevel | null
 }
 
-/** How much of a knowledge base somebody may read. */
+/** How much of a knowledge base a user may read. */
 export type GrantLevel = 'full' | 'none' | 'restricted'
 
 /** A group with its members. */
@@ -547,8 +531,8 @@ export interface GroupBody {
 }
 
 /**
- * A file of a project; a picture has its size in pixels. `place` says where it is for a model, if one was
- * named.
+ * A file of a project. A picture has its size in pixels. `availability` says where it is for the named model,
+ * if one was named.
  */
 export interface HeldFile {
   id: string
@@ -558,7 +542,7 @@ export interface HeldFile {
   status: 'failed' | 'ready'
   width?: number
   height?: number | null
-  place?: FileReach
+  availability?: FileReach
   why?: string
 }
 
@@ -573,12 +557,12 @@ export interface InvitedUser {
   key: IssuedKey
 }
 
-/** A new key with its `secret`, which is shown here and never again; null where it was shown before. */
+/** A new key with its `secret`, which is shown only once; null if it was shown before. */
 export interface IssuedKey {
   id: string
   object: 'key'
   name: string
-  begins_with: string
+  prefix: string
   user_id: string
   issued_by: string
   scopes: Scope[]
@@ -595,7 +579,7 @@ export interface Key {
   id: string
   object: 'key'
   name: string
-  begins_with: string
+  prefix: string
   user_id: string
   issued_by: string
   scopes: Scope[]
@@ -606,7 +590,7 @@ export interface Key {
   revoked_at: string | null
 }
 
-/** What a segment is. */
+/** The kinds of segment. */
 export type Kind =
   | 'agent'
   | 'dynamic'
@@ -634,15 +618,15 @@ export interface KnowledgeBase {
   described_by?: DescribedBy
   level: GrantLevel
   owner_id: string
-  yours: boolean
+  is_owner: boolean
   created_at: string
   updated_at: string
 }
 
 /**
- * A document and how far it is; `code` and `reason` say why it failed or what it waits for.
- * `found_version` is the version whose passages are found, null for none yet; `embedded` counts the passages
- * that have a vector of `embedder`.
+ * A document and its progress. `code` and `reason` say why it failed or what it waits for.
+ * `searchable_version` is the version that search uses, null before the first is indexed. `embedded` counts
+ * the passages with a vector of `embedder`.
  */
 export interface KnowledgeDocument {
   id: string
@@ -655,7 +639,7 @@ export interface KnowledgeDocument {
   code: string | null
   reason: string | null
   version: number
-  found_version: number | null
+  searchable_version: number | null
   pages: number | null
   tokens: number
   passages: number
@@ -666,9 +650,9 @@ export interface KnowledgeDocument {
 }
 
 /**
- * A passage that was found, with a snippet around the words of the query.
- * `score` is 1 for what stands first by words and by meaning; `words` is BM25, 0 if no word fits; `similarity`
- * is the cosine to the query, 0 if the vectors had no say.
+ * A found passage, with a snippet around the words of the query.
+ * `score` is 1 for the best by words and by meaning. `lexical_score` is BM25, 0 if no word fits; `similarity`
+ * is the cosine to the query, 0 if vectors took no part.
  */
 export interface KnowledgeHit {
   object: 'passage' | 'search.hit'
@@ -683,17 +667,17 @@ export interface KnowledgeHit {
   title: string
   knowledge_base_id: string | null
   score: number
-  words: number
+  lexical_score: number
   similarity: number
   snippet: Snippet
 }
 
-/** What was found. `without_meaning` says why words decided alone, null if not. */
+/** The hits of a search. `lexical_only_reason` says why vectors took no part, null if they did. */
 export interface KnowledgeSearch {
   object: 'search'
   query: string
   embedder: string
-  without_meaning: string | null
+  lexical_only_reason: string | null
   data: KnowledgeHit[]
 }
 
@@ -725,8 +709,8 @@ export interface LeftOutTool {
 export type Lifetime = 'session' | 'step' | 'turn'
 
 /**
- * What it takes to get in: whether accounts are set up, whether a key is needed, and whether setting them up
- * takes the first-run token.
+ * What the login needs: whether accounts are set up, whether a key is needed, and whether setting up needs the
+ * first-run token.
  */
 export interface Login {
   object: 'login'
@@ -747,8 +731,8 @@ export interface Mark {
 }
 
 /**
- * An MCP server and how it is. `tools` are offered, `left_out` are not; `connected` counts its connections.
- * `error` says why it is down, and `stderr` is the end of what it printed there: both are for admins, null for
+ * An MCP server and its state. `tools` are offered, `left_out` are not; `connected` counts its connections.
+ * `error` says why it is down, and `stderr` is the end of its error output: both only for admins, null for
  * others.
  */
 export interface McpServer {
@@ -776,7 +760,7 @@ export interface Me {
   accounts: boolean
 }
 
-/** A model by the name that chooses it; `caution` is what the model table does not have of it. */
+/** A model by the name that chooses it. `caution` names facts that the model table lacks. */
 export interface Model {
   id: string
   object: 'model'
@@ -787,7 +771,8 @@ export interface Model {
 }
 
 /**
- * The model `asked` failed before anything of its answer was shown: `model` answers in its place, this once.
+ * The model `requested_model` failed before anything of its answer was shown: `model` answers in its place,
+ * this once.
  * `error` is the object of API errors.
  */
 export interface ModelFallback {
@@ -796,14 +781,14 @@ export interface ModelFallback {
   turn_id: string
   model_index: number
   block_index: number | null
-  asked: string
+  requested_model: string
   model: string
   error: ErrorBody
 }
 
 /**
- * A request to a model, without its segments. `usage` and `cost` come with the end of its turn.
- * `diagnosis` is what the provider says of a missed cache; null if it was not asked or did not say.
+ * A request to a model, without its segments. `usage` and `cost` are set when its turn ends.
+ * `diagnosis` is the provider's explanation of a cache miss; null if it was not requested or not given.
  */
 export interface ModelRequest {
   id: string
@@ -830,7 +815,7 @@ export interface ModelRequest {
   diagnosis: Diagnosis | null
 }
 
-/** What every member may know of a user or a group. */
+/** The name and id of a user or a group, which every member may see. */
 export interface Named {
   id: string
   object: 'group' | 'user'
@@ -872,7 +857,7 @@ export interface NewConversationBody {
   thinking_effort?: string | number | null
 }
 
-/** `POST /api/v1/keys`: without scopes all that the key of the request has; `expires_at` with its offset. */
+/** `POST /api/v1/keys`. Without `scopes` it has all scopes of the request's key. `expires_at` needs an offset. */
 export interface NewKey {
   name: string
   scopes?: ('read' | 'write' | 'manage')[] | null
@@ -893,10 +878,10 @@ export interface NewSystemPrompt {
 }
 
 /**
- * `POST /api/v1/conversations/{id}/turns`. `queue` false: answered now or refused. `debounce_ms`: in place of
- * the setting; 0 answers at once, with what waits already. `parent_message_id` is what it follows: null for
- * the beginning, left out for where the conversation stands. `regenerate` is a turn to ask again, in place of
- * a text.
+ * `POST /api/v1/conversations/{id}/turns`. `queue` false: answer now or refuse. `debounce_ms` overrides the
+ * setting; 0 answers at once, together with waiting messages. `parent_message_id` is the message that it
+ * follows: null for the beginning, left out for the current position. `regenerate` is a turn to answer again,
+ * instead of a text.
  */
 export interface NewTurnBody {
   text?: string
@@ -921,7 +906,7 @@ export interface NewUser {
   role?: 'admin' | 'member'
 }
 
-/** When what is cached ends, and what is due next if nobody says anything. */
+/** When the cache expires, and what is due next if no message comes. */
 export interface NextExpiry {
   ends_at: string | null
   next: 'compact' | 'nothing' | 'prune'
@@ -929,7 +914,7 @@ export interface NextExpiry {
   why: string
 }
 
-/** The turn failed, or the message could not become one: with its error, as far as it came. */
+/** The turn failed, or the message did not become a turn: the error and the partial result. */
 export interface NotAnswered {
   error: ErrorBody
   turn?: Turn
@@ -938,10 +923,10 @@ export interface NotAnswered {
 
 export type Notice = Command | Notification
 
-/** What a notice tells. */
+/** The subject of a notice. */
 export type NoticeKind = 'command' | 'compacted' | 'not_answered' | 'not_compacted' | 'pruned'
 
-/** What was done to the conversation, or could not be. */
+/** A report about the conversation, such as a compaction. */
 export interface Notification {
   id: string
   conversation_id: string
@@ -953,7 +938,7 @@ export interface Notification {
   text: string
 }
 
-/** What becomes of the tool results of earlier turns. */
+/** What replaces the tool results of earlier turns. */
 export type OldResults = 'keep' | 'notice' | 'stub'
 
 /** Who changed a prefix. */
@@ -986,9 +971,10 @@ export type Packet =
   | CommandPacket
 
 /**
- * The run `model_index` ended before its answer was whole; what came is kept. `hint` says what to do.
- * `reason`: `max_tokens` for the limit of the output, `refusal` of the model or of its provider, `step_limit`
- * where the model called tools to the last step.
+ * The run `model_index` ended before its answer was complete; the partial answer is kept. `hint` says what to
+ * do.
+ * `reason`: `max_tokens` for the output limit, `refusal` by the model or its provider, `step_limit` if the
+ * model still called tools in the last step.
  */
 export interface PartialPacket {
   type: 'answer.partial'
@@ -1052,14 +1038,14 @@ export interface PathTurn {
   siblings: string[]
 }
 
-/** The tools of a conversation; `news` says in words what a refresh would change. */
+/** The tools of a conversation. `changes` describes what a refresh would change. */
 export interface PinnedTools {
   object: 'list'
   data: Tool[]
   first_id: string | null
   last_id: string | null
   has_more: boolean
-  news: string
+  changes: string
 }
 
 /** Tokens that were to be read from the cache and written to it. */
@@ -1092,7 +1078,7 @@ export interface PreviewBody {
   model?: string | null
 }
 
-/** A project; `tokens` are those of its files. `model` is the one that was named. */
+/** A project. `tokens` is the size of its files. `model` is the model that was named. */
 export interface Project {
   id: string
   object: 'project'
@@ -1111,14 +1097,14 @@ export interface ProjectFile {
   file_id: string
 }
 
-/** `PATCH /api/v1/projects/{id}`; what is left out stays, `file_ids` is the whole list. */
+/** `PATCH /api/v1/projects/{id}`. Fields that are left out do not change; `file_ids` is the complete list. */
 export interface ProjectPatch {
   name?: string
   instructions?: string
   file_ids?: string[]
 }
 
-/** What the provider says itself; `agrees` is null if that can't be set beside what was found here. */
+/** The provider's explanation. `agrees` is null if it can't be compared with ours. */
 export interface ProviderSays {
   text: string
   agrees: boolean | null
@@ -1128,15 +1114,15 @@ export interface ProviderSays {
 export type QueueStatus = 'begun' | 'cancelled' | 'failed' | 'queued'
 
 /**
- * A message or command of the queue; `place` counts from 1, null when it waits no more.
- * `begins`: its turn is about to be stored, which may wait for a compaction; it can't be changed any more.
+ * A message or command of the queue; `position` counts from 1, null if it waits no more.
+ * `starting`: its turn is about to be stored, which may wait for a compaction; it can't be changed any more.
  */
 export interface QueuedMessage {
   id: string
   object: 'queued_message'
   conversation_id: string
   kind: 'command' | 'message'
-  place: number | null
+  position: number | null
   sender: string
   text: string
   file_ids: string[]
@@ -1146,7 +1132,7 @@ export interface QueuedMessage {
   timezone: string
   due_at: string | null
   status: QueueStatus
-  begins: boolean
+  starting: boolean
   turn_id: string | null
 }
 
@@ -1173,7 +1159,10 @@ export interface ReasoningPacket {
   text: string
 }
 
-/** Where a request stops beginning as the one before it; `difference` is null if it begins with all of it. */
+/**
+ * The first difference between a request and the one before; `difference` is null if it begins with all of
+ * that.
+ */
 export interface RequestDiff {
   object: 'request.diff'
   request_id: string
@@ -1187,7 +1176,7 @@ export interface RequestDiff {
 
 /**
  * A request with its window, segment by segment.
- * `why` says in one sentence what was read from the cache, what it cost, and why it was not more. `id`,
+ * `why` says in one sentence what was read from the cache, what it cost, and why not more was read. `id`,
  * `turn_id` and `why` are null for a request that was not sent.
  */
 export interface RequestMap {
@@ -1233,6 +1222,13 @@ export interface RequestStarted {
   estimate: number
   budget: number
   predicted_read: number
+}
+
+/** The thinking parameters sent for an effort. At most one is set: a level, a budget in tokens, or `disabled`. */
+export interface RequestedEffort {
+  level: string | null
+  budget: number | null
+  disabled: boolean
 }
 
 /**
@@ -1318,7 +1314,7 @@ export interface RestrictedUse {
   output_tokens: number
 }
 
-/** What a user is to the server. A role opens nobody else's conversations, files or bases. */
+/** The role of a user on the server. No role gives access to another user's conversations, files or bases. */
 export type Role = 'admin' | 'member'
 
 /** One model's answer; `message_id` is its last message, which a turn can follow, `stop_reason` why that ended. */
@@ -1338,8 +1334,8 @@ export interface Run {
 }
 
 /**
- * One model is done: `status` is why it stopped, or `error` with the object of API errors. `usage` and `cost`
- * are those of its requests.
+ * A run ended. `status` is its stop reason, or `error` with the object of API errors. `usage` and `cost` are
+ * sums over its requests.
  */
 export interface RunFinished {
   type: 'run.finished'
@@ -1354,10 +1350,7 @@ export interface RunFinished {
   cost: number
 }
 
-/**
- * One model began to work on the turn. `caution` is what the model table does not have of it; null where it
- * has.
- */
+/** A model began to answer. `caution` names facts that the model table lacks; null if it has them all. */
 export interface RunStarted {
   type: 'run.started'
   n: number
@@ -1369,22 +1362,22 @@ export interface RunStarted {
   caution: string | null
 }
 
-/** What a restricted reader gets, and nothing else. */
+/** The answer that a restricted reader gets. */
 export interface SafeAnswer {
   decision: 'answer' | 'refuse'
   reason: string
   summary: string
 }
 
-/** What a key may be used for, at most: its user may do no more by it than without it. */
+/** The most that a key allows. The user's own rights limit it further. */
 export type Scope = 'manage' | 'read' | 'write'
 
-/** What a search found; `without_meaning` says why words decided alone, null if they did not. */
+/** The hits of a search. `lexical_only_reason` says why vectors took no part, null if they did. */
 export interface Search {
   object: 'search'
   query: string
   embedder: string
-  without_meaning: string | null
+  lexical_only_reason: string | null
   data: SearchHit[]
   sessions: SessionHit[]
 }
@@ -1397,7 +1390,7 @@ export interface SearchBody {
   max_results?: number
 }
 
-/** A place where something was said; `call_id` and `name` are those of a tool's result. */
+/** A found passage. `call_id` and `name` are set for a tool's result. */
 export interface SearchHit {
   object: 'search.hit'
   conversation_id: string
@@ -1439,7 +1432,7 @@ export interface Segment {
   text_preview: string
 }
 
-/** A cache marker: how long what it marks lives, and why it stands there. */
+/** A cache marker: the lifetime of the prefix that it ends, and why it is there. */
 export interface SegmentMarker {
   ttl: string
   why: string
@@ -1453,8 +1446,8 @@ export interface SegmentNote {
 
 /**
  * A session. Its window holds the turns after `begins_after`.
- * `numbers` are the figures of the compaction that opened it, in tokens; `usage` is what was spent, by
- * purpose. `check` says how its summary compares with what it stands for, and who made it.
+ * `numbers` are the figures of the compaction that opened it, in tokens; `usage` is its usage by purpose.
+ * `check` compares its summary with the source, and names the model.
  */
 export interface Session {
   id: string
@@ -1464,8 +1457,8 @@ export interface Session {
   current: boolean
   parent_id: string | null
   begins_after: string | null
-  inherits: boolean
-  carries: Carried[] | null
+  inherits_summary: boolean
+  carried_summaries: Carried[] | null
   opened_at: string
   opened_by: SessionCause
   closed_at: string | null
@@ -1507,7 +1500,7 @@ export interface Snippet {
   marks: Mark[]
 }
 
-/** A document that the answer cites; comes before its first citation in a turn. */
+/** A document that the answer cites, sent before its first citation in a turn. */
 export interface SourcePacket {
   type: 'source'
   n: number
@@ -1528,7 +1521,7 @@ export interface StartedDocument {
   reason: string | null
 }
 
-/** What this server is and which model answers. */
+/** The server's version and the model that answers. */
 export interface Status {
   version: string
   model: string
@@ -1542,14 +1535,14 @@ export interface Status {
 /** Why an inference ended. */
 export type StopReason = 'end_turn' | 'error' | 'interrupted' | 'max_tokens' | 'refusal' | 'tool_calls' | 'user_cancelled'
 
-/** One model's answer that was asked to stop. */
+/** A run that was asked to stop. */
 export interface StoppingRun {
   id: string
   object: 'run'
   turn_id: string
 }
 
-/** A turn that was asked to stop; `status` is `running` until it has. */
+/** A turn that was asked to stop. `status` is `running` until it stopped. */
 export interface StoppingTurn {
   id: string
   object: 'turn'
@@ -1557,8 +1550,8 @@ export interface StoppingTurn {
 }
 
 /**
- * How a summary compares with what it stands for: `items` were looked for, `kept_literally` were added to it
- * word for word. `ranks` says how important each of its lines is, 0 most. Empty if nothing was checked.
+ * The comparison of a summary with its source: `items` were looked for, `kept_literally` were added word for
+ * word. `ranks` is the importance of each line, 0 most. Empty if nothing was checked.
  */
 export interface SummaryCheck {
   items?: number
@@ -1572,7 +1565,7 @@ export interface SummaryCheck {
   ranks?: number[]
 }
 
-/** A version of the system prompt; `shipped`: its text is the one that ships. */
+/** A version of the system prompt. `shipped`: its text is the one that comes with the server. */
 export interface SystemPrompt {
   object: 'system_prompt'
   version: number
@@ -1644,9 +1637,8 @@ export interface ToolCallPacket {
 }
 
 /**
- * What the tool gave back, as the model reads it. `seconds`: how long it ran; null where it did not.
- * `queries`: all that a search ran; `rich`: what people see in addition, as JSON, such as documents with
- * scores.
+ * The result of a tool, as the model reads it. `seconds`: how long it ran; null if it did not run.
+ * `queries`: all queries of a search; `rich`: JSON that people see in addition, such as documents with scores.
  */
 export interface ToolResultPacket {
   type: 'tool.result'
@@ -1663,7 +1655,7 @@ export interface ToolResultPacket {
   rich: string
 }
 
-/** What the user said to a call that waited. One that was approved runs from here on. */
+/** The user's decision on a waiting call. An approved call runs now. */
 export interface ToolVerdictPacket {
   type: 'tool.verdict'
   n: number
@@ -1674,7 +1666,7 @@ export interface ToolVerdictPacket {
   approved: boolean
 }
 
-/** The turns of a conversation in every branch, and where it stands. */
+/** The turns of a conversation in all branches, and its current position. */
 export interface Tree {
   object: 'list'
   data: Branch[]
@@ -1686,8 +1678,8 @@ export interface Tree {
 }
 
 /**
- * A turn; its answer is told by its packets, and summed up in `answer`. `parent_id` is the turn that it
- * follows, null at the beginning; usage and cost are those of all its `runs`.
+ * A turn. Its packets have the whole answer, `answer` the text. `parent_id` is the turn that it follows, null
+ * at the beginning; usage and cost are sums over its `runs`.
  */
 export interface Turn {
   id: string
@@ -1724,8 +1716,8 @@ export interface TurnFinished {
 }
 
 /**
- * The message or command waits; there is no turn yet, `n` is 0. The packets of its turn follow.
- * `place` counts what waits from 1. `due_at` is the end of its debounce; None for a command.
+ * The message or command is in the queue. It has no turn yet, so `n` is 0; the packets of its turn follow.
+ * `position` counts from 1. `due_at` is the end of its debounce; None for a command.
  */
 export interface TurnQueued {
   type: 'turn.queued'
@@ -1734,7 +1726,7 @@ export interface TurnQueued {
   model_index: number
   block_index: number | null
   message_id: string
-  place: number
+  position: number
   due_at: string | null
 }
 
@@ -1751,10 +1743,13 @@ export interface TurnStarted {
   documents: StartedDocument[]
 }
 
-/** Where a turn is, or how it ended. */
+/** Whether a turn runs, or how it ended. */
 export type TurnStatus = 'failed' | 'finished' | 'interrupted' | 'running' | 'stopped'
 
-/** The turn ended early: `user_cancelled`, or `interrupted` by the end of a process. What was there is stored. */
+/**
+ * The turn ended early: `user_cancelled`, or `interrupted` by the end of a process. The partial answer is
+ * stored.
+ */
 export interface TurnStopped {
   type: 'turn.stopped'
   n: number
@@ -1786,10 +1781,10 @@ export interface UploadedFile {
 }
 
 /**
- * `Usage` as clients see it; `input` is the whole prompt, `cache_write_1h` what of `cache_write` lives for an
- * hour.
- * `estimated`: the provider did not say all of it. `input_estimated`: nor the input; without that mark only
- * the output is an estimate.
+ * `Usage` as clients see it. `input` is the whole prompt; `cache_write_1h` is the part of `cache_write` that
+ * lives for an hour.
+ * `estimated`: the provider did not report everything. `input_estimated`: the input is an estimate too;
+ * without this mark only the output is.
  */
 export interface UsageBody {
   input: number
@@ -1803,7 +1798,7 @@ export interface UsageBody {
   input_estimated: boolean
 }
 
-/** What one request was billed, in tokens and US dollars. */
+/** The bill of one request, in tokens and US dollars. */
 export interface UsagePacket {
   type: 'usage'
   n: number
@@ -1826,7 +1821,7 @@ export interface User {
   created_at: string
 }
 
-/** `PATCH /api/v1/users/{id}`; what is left out stays. */
+/** `PATCH /api/v1/users/{id}`. Fields that are left out do not change. */
 export interface UserPatch {
   name?: string | null
   role?: 'admin' | 'member' | null
@@ -1834,8 +1829,8 @@ export interface UserPatch {
 }
 
 /**
- * What a request read from the cache and why not more. `lost` are cached tokens that were not read,
- * `first_changed` the segment from which on the window is another, `by` who changed it.
+ * What a request read from the cache, and why not more. `lost` are cached tokens that were not read,
+ * `first_changed` the first segment that differs, `by` who changed it.
  */
 export interface Why {
   object: 'why'
@@ -1851,7 +1846,7 @@ export interface Why {
   provider: ProviderSays | null
 }
 
-/** Where a segment stands in the window, from the steadiest to the most fleeting. */
+/** The zones of the window, from the longest-lived to the shortest-lived. */
 export type Zone = 'fixed' | 'history' | 'trailing' | 'travelling' | 'turn'
 
 /** A page of a list; `last_id` is the `after` of the next. */

@@ -25,7 +25,7 @@ class Bases:
     def __init__(
         self,
         access: AccessRows,
-        once: Once,
+        once: IdempotentCreation,
         clock: Clock,
         ids: Ids,
         removed: Callable[[], None] = lambda: None,

@@ -23,7 +23,7 @@ from lamella.knowledge.bound_bases import bound_bases
 from lamella.knowledge.document_reader import DocumentReader
 from lamella.knowledge.document_uploads import DocumentUploads
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
-from lamella.knowledge.ingestion import Ingestion, Making
+from lamella.knowledge.ingestion import Ingestion, IngestionTools
 from lamella.knowledge.restricted.base_terms import BaseTerms, FoundTerm
 from lamella.knowledge.restricted.disclosed import DisclosedPassage, DisclosedPassages
 from lamella.knowledge.restricted.material import Chunk

@@ -71,9 +71,9 @@ class ModelFallback(Packet, frozen=True, kw_only=True, tag="model.fallback"):
     `error` is the object of API errors.
     """
 
+    requested_model: str
     model: str
     error: ErrorFields
-    requested_model: str = ""
 
 
 class RequestStarted(Packet, frozen=True, kw_only=True, tag="request.started"):
@@ -338,6 +338,9 @@ AnyPacket = (
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AnyPacket)
 
+_EARLIER_NAMES = {("model.fallback", "asked"): "requested_model", ("turn.queued", "place"): "position"}
+"""Fields by the names that they had in earlier builds, in journals and in the streams of older servers."""
+
 
 def encode_packet(packet: Packet) -> bytes:
     """One packet as JSON."""
@@ -345,6 +348,12 @@ def encode_packet(packet: Packet) -> bytes:
 
 
 def decode_packet(data: bytes) -> AnyPacket:
-    """The packet of `data`; raises `msgspec.ValidationError` on anything else."""
-    packet: AnyPacket = _decoder.decode(data)
+    """The packet of `data`, also with field names of earlier builds. Raises `msgspec.DecodeError` on anything else."""
+    try:
+        packet: AnyPacket = _decoder.decode(data)
+    except msgspec.ValidationError:
+        fields = msgspec.json.decode(data, type=dict[str, Any])
+        kind = str(fields.get("type"))
+        renamed = {_EARLIER_NAMES.get((kind, name), name): value for name, value in fields.items()}
+        packet = msgspec.convert(renamed, AnyPacket)
     return packet

@@ -17,7 +17,7 @@ from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
-from lamella.background import Again, Worker
+from lamella.background import Retry, Worker
 from lamella.core.access import GrantLevel
 from lamella.core.clock import Clock
 from lamella.core.errors import NotFound, PermissionDenied
@@ -157,7 +157,7 @@ class BaseTerms:
         job = NewJob(FIND_NAMES, shelf.id, "its documents changed", self._clock.now())
         await self._worker.enqueue(Caller(shelf.owner), job)
 
-    async def _find_all(self, job: Job) -> Again | None:
+    async def _find_all(self, job: Job) -> Retry | None:
         """Finds the names in each document of a base that has none yet."""
         for one in await self._store.named_documents(Shelf(job.caller.user_id, job.subject)):
             if one.rules != guard_rules():
