@@ -194,7 +194,7 @@ def _in_window(stored: Stored, last: Asked) -> set[str]:
     """The questions between the last `/new` and the last question on the path."""
     path, asked = stored.path(), stored.asked()
     session = _current_at(stored, last)
-    while session["inherits_summary"] and session["parent_id"] is not None:
+    while session["inherits"] and session["parent_id"] is not None:
         session = stored.session(session["parent_id"])
     start = path.index(session["begins_after"]) + 1 if session["begins_after"] in path else 0
     return {name for turn in path[start:] for name in asked[turn]}

@@ -55,7 +55,7 @@ async def test_who_asks_is_told_why_and_what_to_do(tmp_path: Path, answer: Seque
         await app.sessions.settled(conversation)
         [told] = await notices(client, conversation)
         assert why in told["text"]
-        assert "Nothing has changed. The conversation goes on" in told["text"]
+        assert "Nothing has changed. The conversation continues" in told["text"]
         assert "/compact tries again now" in told["data"]["hint"]
         job = await job_of(app, conversation)
         assert (job.status, why in str((job.error or {})["message"])) == (JobStatus.WAITING, True)
