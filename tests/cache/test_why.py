@@ -211,7 +211,7 @@ def test_what_was_to_be_read_of_this_very_window_was_missed() -> None:
     now = record(1, OLD[0], predicted=9_000)
     found = why(Evidence(now, BEFORE, (decided(0.5, "first"),), FACTS))
     assert (found.cause, found.by) == (Cause.MISSED, None)
-    assert "what changed leaves what was predicted to be read" in found.text
+    assert "the change leaves the predicted prefix as it was" in found.text
 
 
 def test_a_decision_about_what_both_windows_begin_with_changed_something_else() -> None:

@@ -40,7 +40,7 @@ async def test_a_conversation_comes_back_as_it_was(store: Store) -> None:
 
 async def test_an_id_is_used_once(store: Store) -> None:
     await store.conversations.create_conversation(ANN, conversation())
-    with pytest.raises(StoreFailed, match="contradicts what is stored"):
+    with pytest.raises(StoreFailed, match="contradicts stored data"):
         await store.conversations.create_conversation(ANN, conversation())
 
 
