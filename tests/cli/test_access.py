@@ -82,6 +82,8 @@ def test_accounts_groups_keys_and_grants_in_the_terminal(tmp_path: Path) -> None
     assert terminal.run("kb", "uses", "Prices", "--readers", key=ann).stdout == "Nobody has asked.\n"
     assert terminal.run("kb", "terms", "Prices", key=ann).stdout == "No names were found.\n"
     terminal.run("kb", "terms", "Prices", "--confirm", "Blue Door", "--allow", "Falcon", key=ann)
+    levelled = terminal.run("kb", "level", "Prices", "form", "--field", "Notice: a month | longer", key=ann)
+    assert levelled.stdout == "Prices: form\n"
     changed = terminal.run("kb", "terms", "Prices", "--drop", "Blue Door", key=ann)
     assert changed.stdout == "allowed · Falcon\n"
     terminal.run("kb", "grant", "Prices", "Bob", "none", key=ann)

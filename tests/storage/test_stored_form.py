@@ -19,10 +19,12 @@ from lamella.core.access import (
     AuditKind,
     BaseContent,
     DescribedBy,
+    FormField,
     GrantLevel,
     Group,
     Key,
     ReaderHistory,
+    RestrictedLevel,
     RestrictedUse,
     Role,
     Scope,
@@ -174,7 +176,8 @@ async def _work(store: Store) -> None:
 
 async def _access(store: Store) -> None:
     said = BaseContent("Prices", "Costs.", True, "Ask.", ("price",), "All.", ("a", "b"), DescribedBy.USER)
-    said = replace(said, confirmed_terms=("Falcon",), allowed_terms=("Condor",))
+    said = replace(said, confirmed_terms=("Falcon",), allowed_terms=("Condor",), contact="Ann")
+    said = replace(said, restricted_level=RestrictedLevel.FORM, form=(FormField("Sum", ("low", "high")),))
     await store.access.add_base(ANN, "kb_1", said, NOON)
     await store.directory.add_user(User("user_bob", "Bob", Role.MEMBER, NOON, True))
     await store.directory.add_group(Group("group_staff", "Staff", NOON))

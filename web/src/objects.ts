@@ -97,6 +97,9 @@ export interface BasePatch {
   keywords?: string[]
   summary?: string
   topics?: string[]
+  restricted_level?: 'summary' | 'form' | 'existence'
+  contact?: string
+  form?: FormFieldBody[]
 }
 
 /** The totals of a base. `states` counts its documents by state. */
@@ -447,6 +450,18 @@ export interface FileText {
   text: string
 }
 
+/** A field of a form. */
+export interface FormField {
+  name: string
+  choices: string[]
+}
+
+/** A field of a form: every answer picks one of its choices. */
+export interface FormFieldBody {
+  name: string
+  choices: string[]
+}
+
 /** A document that a tool brought into a conversation, with its number there. `size` is in bytes, as fetched. */
 export interface FoundDocument {
   id: string
@@ -604,7 +619,7 @@ export type Kind =
   | 'tools'
   | 'user'
 
-/** A base as its caller sees it. `hint` to `described_by` are there for those who may read all of it. */
+/** A base as its caller sees it. `hint` to `form` are there for those who may read all of it. */
 export interface KnowledgeBase {
   id: string
   object: 'knowledge_base'
@@ -616,6 +631,9 @@ export interface KnowledgeBase {
   summary?: string
   topics?: string[]
   described_by?: DescribedBy
+  restricted_level?: RestrictedLevel
+  contact?: string
+  form?: FormField[]
   level: GrantLevel
   owner_id: string
   is_owner: boolean
@@ -1230,6 +1248,9 @@ export interface RequestedEffort {
   budget: number | null
   disabled: boolean
 }
+
+/** What restricted readers get of a base. */
+export type RestrictedLevel = 'existence' | 'form' | 'summary'
 
 /**
  * What would be told on a question: `safe` is what a reader gets, all else is for the owner.

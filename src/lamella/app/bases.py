@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from math import prod
 
 from lamella.app.accounts import filled
 from lamella.app.idempotency import CreationRequest, IdempotentCreation
-from lamella.core.access import BaseContent, DescribedBy, Grant, GrantLevel, KnowledgeBase, Subject
+from lamella.core.access import (
+    MOST_ANSWERS,
+    BaseContent,
+    DescribedBy,
+    FormField,
+    Grant,
+    GrantLevel,
+    KnowledgeBase,
+    RestrictedLevel,
+    Subject,
+)
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest
 from lamella.core.ids import Ids
@@ -101,7 +112,24 @@ def _checked(content: BaseContent) -> BaseContent:
         keywords=_each(content.keywords),
         confirmed_terms=_each(content.confirmed_terms),
         allowed_terms=_each(content.allowed_terms),
+        contact=content.contact.strip(),
+        form=_checked_form(content),
     )
+
+
+def _checked_form(content: BaseContent) -> tuple[FormField, ...]:
+    form = tuple(FormField(filled(one.name), _each(one.choices)) for one in content.form)
+    if content.restricted_level is RestrictedLevel.FORM and not form:
+        raise InvalidRequest("A base with a form needs fields.", hint="Give `form` with choices.", param="form")
+    if any(len(one.choices) < 2 for one in form):
+        raise InvalidRequest("Each field of a form needs two different choices or more.", param="form")
+    if (answers := prod(len(one.choices) for one in form)) > MOST_ANSWERS:
+        raise InvalidRequest(
+            f"This form has {answers:,} different answers; at most {MOST_ANSWERS:,} (20 bits) are allowed.",
+            hint="Leave out fields or choices.",
+            param="form",
+        )
+    return form
 
 
 def _each(words: Sequence[str]) -> tuple[str, ...]:

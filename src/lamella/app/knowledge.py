@@ -71,7 +71,7 @@ class StoredReader:
                 names[base.id] = base.content.name
             elif base.level is GrantLevel.RESTRICTED:
                 named = (await self.metadata.of(base)).name
-                restricted.append(RestrictedBase(base.id, base.owner, named))
+                restricted.append(RestrictedBase(base.id, base.owner, named, base.content.restricted_level))
             else:
                 refused.append((base.content.name, NO_ACCESS))
         reach = SearchReach(Searched(tuple(shelves)), names, refused, restricted)

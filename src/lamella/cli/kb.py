@@ -75,6 +75,36 @@ def describe_command(
     show(CommandOptions(data, key, json), ask, lambda found: [_line(found)])
 
 
+@kb.command("level")
+def level_command(
+    base: BaseArgument,
+    level: Annotated[
+        Literal["summary", "form", "existence"],
+        typer.Argument(help="Summaries; choices of a form; or whether there is something.", show_default=False),
+    ],
+    field: Annotated[
+        list[str] | None, typer.Option(help='A field of the form, as in "Notice: a month | longer | not said".')
+    ] = None,
+    contact: Annotated[str | None, typer.Option(help="Whom to ask, if it is not you.")] = None,
+    data: DataOption = None,
+    key: KeyOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Say how much restricted readers get of a base of yours."""
+    said: Object = {"restricted_level": level} | ({} if contact is None else {"contact": contact})
+    if field is not None:
+        parts = [one.partition(":") for one in field]
+        said["form"] = [
+            {"name": name.strip(), "choices": [choice.strip() for choice in choices.split("|")]}
+            for name, _, choices in parts
+        ]
+
+    async def ask(api: Api) -> Object:
+        return await api.ask("PATCH", await _path(api, base), json=said)
+
+    show(CommandOptions(data, key, json), ask, lambda found: [f"{found['name']}: {found['restricted_level']}"])
+
+
 @kb.command("delete")
 def delete_command(
     base: BaseArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False

@@ -130,6 +130,34 @@ class DescribedBy(StrEnum):
     """Never written over."""
 
 
+class RestrictedLevel(StrEnum):
+    """What restricted readers get of a base."""
+
+    SUMMARY = "summary"
+    """Summaries that the guard lets through."""
+
+    FORM = "form"
+    """Answers that the second model picks from the owner's choices, and no word of its own."""
+
+    EXISTENCE = "existence"
+    """Whether there is something about a question, and whom to ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """A part of every answer of a base with a form: the second model picks one of the choices.
+
+    For example `FormField("Notice period", ("a month", "longer", "not said"))`.
+    """
+
+    name: str
+    choices: tuple[str, ...]
+
+
+MOST_ANSWERS = 2**20
+"""Different answers that a form may give: 20 bits, as four fields of 32 choices."""
+
+
 @dataclass(frozen=True, slots=True)
 class BaseContent:
     """The texts that describe a knowledge base.
@@ -137,7 +165,8 @@ class BaseContent:
     `visible`: members without a grant see its name and description, so that they can ask for access. `hint` and
     `keywords`: what its owner lets restricted readers know of it, so that they ask the right questions. `summary` and
     `topics` say what its documents are about: for whoever may read all of it, and for nobody else. Restricted readers
-    are never told `confirmed_terms`, which its owner calls names, and may be told `allowed_terms`.
+    are never told `confirmed_terms`, which its owner calls names, and may be told `allowed_terms`. `restricted_level`
+    is how much they get; `contact` says whom to ask.
     """
 
     name: str
@@ -150,6 +179,9 @@ class BaseContent:
     described_by: DescribedBy = DescribedBy.NOBODY
     confirmed_terms: tuple[str, ...] = ()
     allowed_terms: tuple[str, ...] = ()
+    restricted_level: RestrictedLevel = RestrictedLevel.SUMMARY
+    contact: str = ""
+    form: tuple[FormField, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ REWRITABLE = frozenset({CutReason.CHARACTER, CutReason.FIGURE, CutReason.UNLISTE
 @final
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A text that may leave. Made by `release` alone."""
+    """A text that may leave. Only this module makes one: of an answer, or of words that the owner wrote."""
 
     text: str = ""
 
@@ -89,6 +89,16 @@ class Released:
 
 
 NOTHING = Released()
+
+
+def released_choices(choices: Sequence[tuple[str, str]]) -> Released:
+    """An answer of the owner's own words: the names of fields, each with the choice that was picked."""
+    return Released(" ".join(f"{name}: {choice}." for name, choice in choices))
+
+
+def released_existence(contact: str) -> Released:
+    """That there is something about a question, and whom to ask."""
+    return Released(f"There is something about this in the knowledge base. Whom to ask: {contact}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,12 @@ class AccessRows(Rows):
         return find_base(connection, caller, base_id)
 
     @reads
+    def owner_name(self, connection: Connection, base_id: str) -> str:
+        """The name of the owner of a base; "" for an unknown one."""
+        named = select(users.c.name).join(bases, bases.c.owner == users.c.id).where(bases.c.id == base_id)
+        return str(connection.execute(named).scalar() or "")
+
+    @reads
     def bases(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[KnowledgeBase]:
         """The bases that the caller can see."""
         seen: list[KnowledgeBase] = []

@@ -13,6 +13,7 @@ from typing import Annotated, Protocol
 
 import msgspec
 
+from lamella.core.access import RestrictedLevel
 from lamella.core.counting import beginning_of, count_tokens
 from lamella.core.errors import InvalidRequest, ToolFailed
 from lamella.core.json import Json, encode_text
@@ -357,6 +358,8 @@ class _Part:
 def _safe(base: RestrictedBase, summary: SafeSummary) -> dict[str, Json]:
     """A base's part of the result, the only text from its documents that is returned."""
     made: dict[str, Json] = {"knowledge_base": base.name, "id": base.id, "access": "restricted"}
+    if base.level is not RestrictedLevel.SUMMARY:
+        made["level"] = base.level.value
     made |= {"decision": summary.decision, "reason": summary.reason.value}
     if summary.decision == "answer":
         return made | {"summary": summary.text}

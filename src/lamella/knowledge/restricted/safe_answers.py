@@ -14,17 +14,29 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Protocol
 
 import structlog
 
+from lamella.core.access import FormField, RestrictedLevel
 from lamella.core.errors import LamellaError
 from lamella.core.tokens import Usage
 from lamella.guard.lexicon import FEWEST_WORDS, Lexicon, language_of
 from lamella.guard.masking import visible_words, without_figures
-from lamella.guard.release import NOTHING, Checked, Release, Told, release, told_by
+from lamella.guard.release import (
+    NOTHING,
+    Checked,
+    Release,
+    Told,
+    release,
+    released_choices,
+    released_existence,
+    told_by,
+)
 from lamella.guard.terms import ProtectedTerms, merged
 from lamella.knowledge.restricted.material import (
+    FORM,
     PROMPT,
     REWRITE,
     Chunk,
@@ -35,7 +47,7 @@ from lamella.knowledge.restricted.material import (
     told,
     version_of,
 )
-from lamella.knowledge.restricted.summary import COUNTED, Reason, Reply, SafeSummary, reply_of, rewritten_of
+from lamella.knowledge.restricted.summary import COUNTED, Reason, Reply, SafeSummary, picked_of, reply_of, rewritten_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +101,26 @@ class SafeSettings:
 class Question:
     """What somebody asks of a restricted base. None of its words is freed by being asked.
 
-    `told` are the content words that the reader got of a passage before, by the id of its chunk.
+    `told` are the content words that the reader got of a passage before, by the id of its chunk. `form` are the fields
+    that are filled in instead of a summary, at any level but `summary`; `contact` says whom to ask.
     """
 
     user_id: str
     base_id: str
     text: str
     told: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    level: RestrictedLevel = RestrictedLevel.SUMMARY
+    form: tuple[FormField, ...] = ()
+    contact: str = ""
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether each answer is a yes or a no."""
+        return self.level is not RestrictedLevel.SUMMARY and prod(len(one.choices) for one in self.form) <= 2
+
+
+EXISTENCE = (FormField("Do the passages say something about the question?", ("no", "yes")),)
+"""The form of bases that tell whether something is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +171,8 @@ class _Asked:
     cached: bool = False
 
 
-_Key = tuple[str, str, str, str, str]
-"""User, base, question, the passages as they are shown now, and the model."""
+_Key = tuple[str, str, str, str, str, tuple[FormField, ...]]
+"""User, base, question, the passages as they are shown now, the model, and the form."""
 
 
 class SafeAnswers:
@@ -262,7 +287,7 @@ class SafeAnswers:
             removed=made.cuts,
             sentences=made.sentences,
             told={chunks[number].id: told for number, told in told_by(made, material.shown).items()},
-            short=made.is_short,
+            short=made.is_short or (question.is_binary and bool(reply)),
             cached=asked.cached,
             model=self._model.name,
             usage=asked.usage,
@@ -292,6 +317,9 @@ def _is_foreign(text: str, lexicons: Mapping[str, Lexicon]) -> bool:
     return len(text.split()) >= FEWEST_WORDS and not language_of(text, lexicons)
 
 
+_NOT_THERE = SafeSummary(Reason.NOT_IN_DOCUMENTS)
+
+
 @dataclass(frozen=True, slots=True)
 class _Answering:
     """One question on its way through the second model."""
@@ -308,7 +336,7 @@ class _Answering:
     def key(self) -> _Key:
         """What a reply is kept for."""
         asked = self.question
-        return asked.user_id, asked.base_id, asked.text, version_of(self.material.passages), self.model.name
+        return asked.user_id, asked.base_id, asked.text, version_of(self.material.passages), self.model.name, asked.form
 
     async def ask(self) -> _Asked:
         """The second model's reply, with the sentences that it said anew; or why there is none."""
@@ -324,6 +352,8 @@ class _Answering:
     async def _ask(self) -> _Asked:
         text = self.question.text
         shown = without_figures(text, self.lexicons[language_of(text, self.lexicons) or FALLBACK])
+        if self.question.level is not RestrictedLevel.SUMMARY:
+            return await self._filled_in(shown)
         self._log(PROMPT, question=shown, passages=shown_in_logs(self.chunks))
         heard = await self.model.ask(PROMPT, told(shown, self.material.passages))
         reply = reply_of(heard.text) if heard.whole else None
@@ -337,6 +367,13 @@ class _Answering:
             return _Asked(reply, usage=heard.usage)
         anew, usage = await self._rewritten([made.sentences[at] for at in places])
         return _Asked(reply, dict(zip(places, anew, strict=False)), heard.usage + usage)
+
+    async def _filled_in(self, shown: str) -> _Asked:
+        form = self.question.form
+        self._log(FORM, question=shown, passages=shown_in_logs(self.chunks))
+        heard = await self.model.ask(FORM, told(shown, self.material.passages, form))
+        reply = picked_of(heard.text, form) if heard.whole else None
+        return _Asked(reply or Reason.BAD_OUTPUT, usage=heard.usage)
 
     async def _rewritten(self, sentences: Sequence[Checked]) -> tuple[tuple[str, ...], Usage]:
         """The sentences in other words; none if the second model does not give them: the rest leaves without them."""
@@ -357,6 +394,8 @@ class _Answering:
         reply = asked.reply
         if isinstance(reply, Reason):
             return SafeSummary(reply), Release(NOTHING)
+        if reply.picks:
+            return self._chosen(reply), Release(NOTHING)
         if not reply.summary:
             return SafeSummary(reply.reason), Release(NOTHING)
         if reply.confidence < self.settings.confidence:
@@ -371,6 +410,17 @@ class _Answering:
         if not made.released:
             return SafeSummary(Reason.GUARDED), made
         return SafeSummary(reply.reason, made.released), made
+
+    def _chosen(self, reply: Reply) -> SafeSummary:
+        """The owner's words for what the second model picked."""
+        asked = self.question
+        if reply.confidence < self.settings.confidence:
+            return SafeSummary(Reason.LOW_CONFIDENCE)
+        if asked.level is RestrictedLevel.EXISTENCE:
+            there = reply.picks == (1,)
+            return SafeSummary(Reason.ANSWERED, released_existence(asked.contact)) if there else _NOT_THERE
+        picked = [(one.name, one.choices[pick]) for one, pick in zip(asked.form, reply.picks, strict=True)]
+        return SafeSummary(Reason.ANSWERED, released_choices(picked))
 
     def _release(self, summary: str) -> Release:
         lexicon = self.lexicons.get(language_of(summary, self.lexicons))

@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from lamella.core.access import GrantLevel, ReaderHistory, RestrictedUse, ToldPassage
+from lamella.core.access import GrantLevel, ReaderHistory, RestrictedLevel, RestrictedUse, ToldPassage
 from lamella.core.clock import Clock
 from lamella.core.knowledge import Document, Shelf, ShelfTotals, StoredPassage
 from lamella.core.records import Caller, PageQuery
 from lamella.guard.terms import ProtectedTerms
 from lamella.knowledge.restricted.base_terms import BaseTerms
 from lamella.knowledge.restricted.material import Chunk, chunks_of
-from lamella.knowledge.restricted.safe_answers import AnswerDeadline, Answered, Question, SafeAnswers
+from lamella.knowledge.restricted.safe_answers import EXISTENCE, AnswerDeadline, Answered, Question, SafeAnswers
 from lamella.knowledge.restricted.summary import Reason, SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.storage.bases import AccessRows
@@ -43,6 +43,7 @@ class RestrictedBase:
     id: str
     owner: str
     name: str
+    level: RestrictedLevel = RestrictedLevel.SUMMARY
 
     @property
     def shelf(self) -> Shelf:
@@ -163,7 +164,7 @@ class RestrictedSearch:
         """An answer within the bounds of the day, for a reader who still has access."""
         if self.limits.reached(history):
             return Answered(SafeSummary(Reason.DAILY_LIMIT), len(shown.chunks))
-        question = Question(asked.caller.user_id, base.id, asked.text, history.told)
+        question = await self._question(asked.caller.user_id, base, asked.text, history.told)
         answered = await self.answers.answer(question, shown.chunks, shown.terms, patience)
         # The second model takes its time: who lost access meanwhile gets nothing.
         if await self.access.level(asked.caller, base.id) not in READ:
@@ -218,7 +219,19 @@ class RestrictedSearch:
         chunks = await self.chunks(base, await self.answers.searched(text, terms), limit)
         if isinstance(chunks, Reason):
             return Answered(SafeSummary(chunks)), ()
-        return await self.answers.answer(Question(base.owner, base.id, text), chunks, terms), chunks
+        return await self.answers.answer(await self._question(base.owner, base, text, {}), chunks, terms), chunks
+
+    async def _question(
+        self, user_id: str, base: RestrictedBase, text: str, told: Mapping[str, frozenset[str]]
+    ) -> Question:
+        """A question at the level that the owner of the base has set."""
+        content = (await self.access.base(Caller(base.owner), base.id)).content
+        level = content.restricted_level
+        if level is RestrictedLevel.SUMMARY:
+            return Question(user_id, base.id, text, told)
+        form = content.form if level is RestrictedLevel.FORM else EXISTENCE
+        contact = content.contact or await self.access.owner_name(base.id)
+        return Question(user_id, base.id, text, told, level, form, contact)
 
     async def chunks(self, base: RestrictedBase, text: str, limit: int) -> tuple[Chunk, ...] | Reason:
         """The passages that the second model is shown, or why there are none."""

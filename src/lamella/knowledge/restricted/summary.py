@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal
 
 import msgspec
 
-from lamella.core.access import DAILY_LIMIT
+from lamella.core.access import DAILY_LIMIT, FormField
 from lamella.guard.release import NOTHING, Released
 
 LONGEST = 4_000
@@ -110,6 +111,8 @@ class Reply:
     reason: Reason
     summary: str
     confidence: float
+    picks: tuple[int, ...] = ()
+    """The choices of a form that were picked, by their numbers."""
 
 
 class _Wire(msgspec.Struct, forbid_unknown_fields=True):
@@ -134,6 +137,25 @@ def rewritten_of(text: str, count: int) -> tuple[str, ...]:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return ()
     return tuple(told) if len(told) == count else ()
+
+
+class _Picked(msgspec.Struct, forbid_unknown_fields=True):
+    choices: Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=20)]
+    confidence: Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+def picked_of(text: str, form: Sequence[FormField]) -> Reply | None:
+    """What a second model picked, one choice of each field; None for whatever is anything else."""
+    fenced = _FENCED.match(text.strip())
+    try:
+        told = msgspec.json.decode(fenced[1] if fenced else text.strip(), type=_Picked)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if len(told.choices) != len(form):
+        return None
+    if any(pick >= len(field.choices) for pick, field in zip(told.choices, form, strict=True)):
+        return None
+    return Reply(Reason.ANSWERED, "", told.confidence, tuple(told.choices))
 
 
 def reply_of(text: str) -> Reply | None:

@@ -14,10 +14,12 @@ from lamella.app.bases import described
 from lamella.core.access import (
     BaseContent,
     DescribedBy,
+    FormField,
     Grant,
     GrantChange,
     GrantLevel,
     KnowledgeBase,
+    RestrictedLevel,
     SubjectKind,
 )
 from lamella.core.errors import NotFound
@@ -35,6 +37,18 @@ Hint = Annotated[str, StringConstraints(max_length=1000)]
 Summary = Annotated[str, StringConstraints(max_length=4000)]
 Keywords = Annotated[list[Annotated[str, StringConstraints(min_length=1, max_length=60)]], Field(max_length=12)]
 Topics = Annotated[list[Annotated[str, StringConstraints(min_length=1, max_length=100)]], Field(max_length=30)]
+
+
+class FormFieldBody(Body):
+    """A field of a form: every answer picks one of its choices."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    choices: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=200)]], Field(min_length=2, max_length=100)
+    ]
+
+
+Form = Annotated[list[FormFieldBody], Field(max_length=20)]
 
 
 class NewBase(Body):
@@ -64,12 +78,19 @@ class BasePatch(Body):
     keywords: Keywords = Field(default_factory=list)
     summary: Summary = ""
     topics: Topics = Field(default_factory=list)
+    restricted_level: Literal["summary", "form", "existence"] = "summary"
+    contact: Annotated[str, StringConstraints(max_length=200)] = ""
+    form: Form = Field(default_factory=list)
 
     def edit(self, now: BaseContent) -> BaseContent:
         """The base with the fields of the body."""
         sent = self.model_dump(exclude_unset=True)
         summary, topics = sent.pop("summary", now.summary), sent.pop("topics", now.topics)
         sent["keywords"] = tuple(sent.get("keywords", now.keywords))
+        if "restricted_level" in sent:
+            sent["restricted_level"] = RestrictedLevel(self.restricted_level)
+        if "form" in sent:
+            sent["form"] = tuple(FormField(one.name, tuple(one.choices)) for one in self.form)
         return described(replace(now, **sent), summary, topics)
 
 
@@ -86,8 +107,15 @@ class RestrictedPreviewBody(Body):
     max_results: Annotated[int, Field(ge=1, le=20)] = 8
 
 
+class FormFieldObject(Object, kw_only=True):
+    """A field of a form."""
+
+    name: str
+    choices: list[str]
+
+
 class KnowledgeBaseObject(Object, kw_only=True):
-    """A base as its caller sees it. `hint` to `described_by` are there for those who may read all of it."""
+    """A base as its caller sees it. `hint` to `form` are there for those who may read all of it."""
 
     id: str
     object: Literal["knowledge_base"] = "knowledge_base"
@@ -99,6 +127,9 @@ class KnowledgeBaseObject(Object, kw_only=True):
     summary: str | UnsetType = UNSET
     topics: list[str] | UnsetType = UNSET
     described_by: DescribedBy | UnsetType = UNSET
+    restricted_level: RestrictedLevel | UnsetType = UNSET
+    contact: str | UnsetType = UNSET
+    form: list[FormFieldObject] | UnsetType = UNSET
     level: GrantLevel
     owner_id: str
     is_owner: bool
@@ -167,12 +198,16 @@ class RestrictedPreviewObject(Object, kw_only=True):
     passages: list[ReadPassageObject]
 
 
+_FOR_READERS = ("hint", "keywords", "summary", "topics", "described_by", "restricted_level", "contact")
+
+
 async def base_object(app: App, base: KnowledgeBase, caller: Caller) -> KnowledgeBaseObject:
     """A base; what its documents are about is for readers of all of them."""
     content = (await app.knowledge.shown(base)).content
     about: dict[str, Any] = {}
     if base.level is GrantLevel.FULL:
-        about = {name: getattr(content, name) for name in ("hint", "keywords", "summary", "topics", "described_by")}
+        about = {name: getattr(content, name) for name in _FOR_READERS}
+        about["form"] = [FormFieldObject.of(one) for one in content.form]
     return KnowledgeBaseObject.of(
         base,
         name=content.name,

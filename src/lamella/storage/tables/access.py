@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, false
 
-from lamella.core.access import DescribedBy, GrantLevel, Role, Scope
+from lamella.core.access import DescribedBy, FormField, GrantLevel, RestrictedLevel, Role, Scope
 from lamella.storage.columns import Json, OneOf, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, row_id
 
@@ -87,6 +87,9 @@ knowledge_bases = Table(
     Column("keywords", Json(tuple[str, ...]), nullable=False, server_default="[]"),
     Column("confirmed_terms", Json(tuple[str, ...]), nullable=False, server_default="[]"),
     Column("allowed_terms", Json(tuple[str, ...]), nullable=False, server_default="[]"),
+    Column("restricted_level", OneOf(RestrictedLevel, Text), nullable=False, server_default="summary"),
+    Column("contact", Text, nullable=False, server_default=""),
+    Column("form", Json(tuple[FormField, ...]), nullable=False, server_default="[]"),
     Index("ix_knowledge_bases_owner_id", "owner", "id"),
 )
 """`described_by` is whose words summary and topics are; `described_from` the fingerprint of the documents that a model
