@@ -18,7 +18,7 @@ from lamella.app.app import open_app
 from lamella.cli.api import announced
 from lamella.cli.failures import exit_code_of
 from lamella.cli.main import cli
-from lamella.core.errors import AuthenticationFailed, LamellaError, NotFound, PermissionDenied
+from lamella.core.errors import AuthenticationFailed, InvalidRequest, LamellaError, NotFound, PermissionDenied
 from lamella.llm.scripted import ScriptedModel, ScriptedModels
 from lamella.server.authentication import Authentication
 from lamella.server.testing import serving
@@ -78,6 +78,20 @@ def test_accounts_groups_keys_and_grants_in_the_terminal(tmp_path: Path) -> None
     assert isinstance(terminal.refusal("kb", "preview", "Prices", "What?", key=bob), PermissionDenied)
     shown = terminal.run("kb", "preview", "Prices", "What", "of", "it?", key=ann).stdout
     assert shown == "refuse · no_documents\n0 passages of: no documents\n"
+    questions = tmp_path / "questions.txt"
+    questions.write_text("What of it?\n\nWhat else?\n", "utf-8")
+    assert terminal.run("kb", "preview", "Prices", "-f", str(questions), key=ann).stdout.splitlines() == [
+        "What of it? · refuse, no_documents",
+        "What else? · refuse, no_documents",
+        "2 of 2 questions refused, 0 of 0 sentences cut",
+    ]
+    assert isinstance(terminal.refusal("kb", "preview", "Prices", key=ann), InvalidRequest)
+    assert terminal.run("kb", "ready", "Prices", key=ann).stdout.splitlines() == [
+        "second model: not set (LAMELLA_RESTRICTED_MODEL)",
+        "word lists: installed",
+        "0 documents",
+        "0 names found: none",
+    ]
     assert terminal.run("kb", "uses", "Prices", key=ann).stdout == "Nobody has asked.\n"
     assert terminal.run("kb", "uses", "Prices", "--readers", key=ann).stdout == "Nobody has asked.\n"
     assert terminal.run("kb", "terms", "Prices", key=ann).stdout == "No names were found.\n"

@@ -88,6 +88,8 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("GET", "/knowledge-bases/{base}/grants", None),
     ("GET", "/knowledge-bases/{base}/grant-changes", None),
     ("POST", "/knowledge-bases/{base}/restricted-preview", {"query": "secret"}),
+    ("POST", "/knowledge-bases/{base}/restricted-previews", {"queries": ["secret"]}),
+    ("GET", "/knowledge-bases/{base}/readiness", None),
     ("GET", "/knowledge-bases/{base}/restricted-uses", None),
     ("GET", "/knowledge-bases/{base}/restricted-readers", None),
     ("GET", "/knowledge-bases/{base}/restricted-terms", None),

@@ -76,6 +76,8 @@ ACCESS = {
     ("DELETE", "/knowledge-bases/{base_id}/grants/{subject_id}"): OWNED_BASE,
     ("GET", "/knowledge-bases/{base_id}/grant-changes"): OWNED_BASE,
     ("POST", "/knowledge-bases/{base_id}/restricted-preview"): OWNED_BASE,
+    ("POST", "/knowledge-bases/{base_id}/restricted-previews"): OWNED_BASE,
+    ("GET", "/knowledge-bases/{base_id}/readiness"): OWNED_BASE,
     ("GET", "/knowledge-bases/{base_id}/restricted-uses"): OWNED_BASE,
     ("GET", "/knowledge-bases/{base_id}/restricted-readers"): OWNED_BASE,
     ("GET", "/knowledge-bases/{base_id}/restricted-terms"): OWNED_BASE,

@@ -301,6 +301,46 @@ async def test_the_preview_of_ones_own_base_over_http(app: App, client: ServerCl
     assert (await client.get(f"/knowledge-bases/{base}/restricted-uses"))["data"] == []
 
 
+async def test_several_questions_are_previewed_with_what_is_cut(
+    app: App, client: ServerClient, second: ScriptedModel
+) -> None:
+    base = (await client.post("/knowledge-bases", {"name": "Mine"}))["id"]
+    await add(app, base, SECRET, "a.md", owner=LOCAL_OWNER)
+    second.then(saying(reply(f"{HARMLESS} It is 1.2345 million euros.")), saying('{"sentences": [""]}'))
+    second.then(saying(reply("", "off_topic")))
+    found = await client.post(f"/knowledge-bases/{base}/restricted-previews", {"queries": ["Rent?", "Geese?"]})
+    rent, geese = found["data"]
+    assert (rent["query"], geese["query"], geese["safe"]["reason"]) == ("Rent?", "Geese?", "off_topic")
+    assert [(one["released"], one["cuts"]) for one in rent["sentences"]] == [
+        ("The documents deal with what a tenant owes.", []),
+        ("For the sum, ask the owner of the base.", []),
+        ("", ["figure"]),
+    ]
+    assert rent["sentences"][2]["said"] == "It is 1.2345 million euros."
+    assert (found["refused"], round(found["cut"], 2)) == (0.5, 0.33)
+
+
+async def test_an_owner_sees_before_sharing_what_is_missing_and_what_is_told(app: App, client: ServerClient) -> None:
+    told = {"name": "Lease of the northern mill", "description": "Duties. It costs 4711 euros.", "keywords": ["rent"]}
+    base = (await client.post("/knowledge-bases", told))["id"]
+    await add(app, base, SECRET, "a.md", owner=LOCAL_OWNER)
+    text = "The board met with Zeppelin in May. People from Zeppelin came to us, and Zeppelin paid for the barn."
+    await add(app, base, text, "b.md", owner=LOCAL_OWNER)
+    await add(
+        app, base, "Hunden løber hurtigt gennem skoven, og katten sover på sofaen hele dagen.", "c.md", LOCAL_OWNER
+    )
+    found = await client.get(f"/knowledge-bases/{base}/readiness")
+    assert (found["second_model"], found["word_lists"], found["documents"]) == (True, True, 3)
+    assert (found["languages"], found["unknown_language"]) == ({"en": 2}, ["c.md"])
+    cut = {one["field"]: (one["told"], one["cuts"]) for one in found["told"]}
+    assert cut["name"][1] == ["title"]
+    assert cut["description"] == ("Duties.", ["figure"])
+    assert cut["keyword"] == ("Rent.", [])
+    assert "zeppelin" in found["terms"]
+    closed = await restricted_base(app, SECRET)
+    assert (await client.call("GET", f"/knowledge-bases/{closed}/readiness")).status_code == 403
+
+
 async def test_name_and_hint_are_told_as_far_as_they_tell_nothing(
     app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
 ) -> None:

@@ -199,6 +199,14 @@ export type Cause =
   | 'time'
   | 'tools'
 
+/** A sentence that the second model said: as it is `released`, "" if it is cut; why, and for which `words`. */
+export interface CheckedSentence {
+  said: string
+  released: string
+  cuts: string[]
+  words: string[]
+}
+
 /**
  * `[n]` in text block `block_index`: characters `start` to `end` (code points, not UTF-16) cite `document`.
  * In a list such as `[1, 99]`, in which only some numbers are documents, the range has only the digits of one
@@ -1167,6 +1175,22 @@ export interface ReadPassage {
   text: string
 }
 
+/**
+ * How ready a base is for restricted readers.
+ * `languages` counts documents by language, such as `{"en": 12, "de": 3}`; of those in `unknown_language`
+ * nothing can be said. `terms` are names that were found in the documents, 1,000 at most.
+ */
+export interface Readiness {
+  object: 'restricted_readiness'
+  second_model: boolean
+  word_lists: boolean
+  documents: number
+  languages: Record<string, number>
+  unknown_language: string[]
+  told: ToldText[]
+  terms: string[]
+}
+
 /** A piece of thinking. */
 export interface ReasoningPacket {
   type: 'reasoning.delta'
@@ -1259,8 +1283,10 @@ export type RestrictedLevel = 'existence' | 'form' | 'summary'
  */
 export interface RestrictedPreview {
   object: 'restricted_preview'
+  query: string
   safe: SafeAnswer
   said: string
+  sentences: CheckedSentence[]
   removed: string[]
   confidence: number | null
   model: string | null
@@ -1271,6 +1297,23 @@ export interface RestrictedPreview {
 /** `POST /api/v1/knowledge-bases/{base_id}/restricted-preview`. */
 export interface RestrictedPreviewBody {
   query: string
+  max_results?: number
+}
+
+/**
+ * What would be told on several questions; `refused` is the share of them that got a refusal, `cut` the share
+ * of the second model's sentences that were cut, both from 0 to 1.
+ */
+export interface RestrictedPreviews {
+  object: 'restricted_previews'
+  data: RestrictedPreview[]
+  refused: number
+  cut: number
+}
+
+/** `POST /api/v1/knowledge-bases/{base_id}/restricted-previews`. */
+export interface RestrictedPreviewsBody {
+  queries: string[]
   max_results?: number
 }
 
@@ -1612,6 +1655,14 @@ export interface TextPacket {
   model_index: number
   block_index: number | null
   text: string
+}
+
+/** A text that the owner wrote, what restricted readers are `told` of it, and why not all (`cuts`). */
+export interface ToldText {
+  field: string
+  text: string
+  told: string
+  cuts: string[]
 }
 
 /** A tool; `input_schema` is the JSON Schema of its arguments. */

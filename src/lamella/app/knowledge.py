@@ -28,6 +28,7 @@ from lamella.knowledge.restricted.base_terms import BaseTerms, FoundTerm
 from lamella.knowledge.restricted.disclosed import DisclosedPassage, DisclosedPassages
 from lamella.knowledge.restricted.material import Chunk
 from lamella.knowledge.restricted.metadata import SafeMetadataSource
+from lamella.knowledge.restricted.readiness import Readiness, ReadinessCheck
 from lamella.knowledge.restricted.safe_answers import Answered, SafeAnswers, SafeSettings, SecondModel
 from lamella.knowledge.restricted.searching import DailyLimits, RestrictedBase, RestrictedQuestion, RestrictedSearch
 from lamella.knowledge.restricted.summary import SafeSummary
@@ -162,6 +163,7 @@ class Knowledge:
     searching: KnowledgeSearch
     restricted: RestrictedSearch
     metadata: SafeMetadataSource
+    ready: ReadinessCheck
     disclosures: DisclosedPassages
     terms: BaseTerms
     descriptions: BaseDescriptions | None = None
@@ -276,15 +278,24 @@ class Knowledge:
 
         Raises `InvalidRequest`, `NotFound` and `PermissionDenied`.
         """
+        base = await self._shared(caller, base_id)
+        if not query.strip():
+            raise InvalidRequest("The query is empty.", hint="Say what to look for.", param="query")
+        return await self.restricted.preview(RestrictedBase(base.id, base.owner, base.content.name), query, limit)
+
+    async def readiness(self, caller: Caller, base_id: str) -> Readiness:
+        """How ready the caller's own base is for restricted readers. Raises `NotFound` and `PermissionDenied`."""
+        return await self.ready.of(await self._shared(caller, base_id))
+
+    async def _shared(self, caller: Caller, base_id: str) -> KnowledgeBase:
+        """The caller's own base, before or after it is shared."""
         base = await self.access.base(caller, base_id)
         if base.owner != caller.user_id:
             raise PermissionDenied(
                 "Only the owner of a knowledge base can preview what its restricted readers are told.",
                 hint="Ask the question in a conversation that searches the base.",
             )
-        if not query.strip():
-            raise InvalidRequest("The query is empty.", hint="Say what to look for.", param="query")
-        return await self.restricted.preview(RestrictedBase(base.id, base.owner, base.content.name), query, limit)
+        return base
 
     async def restricted_uses(self, caller: Caller, base_id: str, query: PageQuery) -> Page[RestrictedUse]:
         """The questions asked of the caller's base with restricted access. Raises `NotFound` and `PermissionDenied`."""
@@ -381,7 +392,18 @@ def knowledge_of(
     daily = DailyLimits(settings.restricted_answers_per_day, settings.restricted_short_answers_per_day)
     restricted = RestrictedSearch(store.access, documents, searching, answers, terms, store.access, clock, daily)
     metadata = SafeMetadataSource(documents, searching, terms, lexicons)
+    ready = ReadinessCheck(documents, metadata, terms, lexicons, answers.missing, second is not None)
     disclosed = DisclosedPassages(documents, store.access, terms, lexicons)
     return Knowledge(
-        store.access, documents, ingestion, deposits, searching, restricted, metadata, disclosed, terms, descriptions
+        store.access,
+        documents,
+        ingestion,
+        deposits,
+        searching,
+        restricted,
+        metadata,
+        ready,
+        disclosed,
+        terms,
+        descriptions,
     )

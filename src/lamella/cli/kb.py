@@ -12,6 +12,7 @@ from lamella.cli.api import Api
 from lamella.cli.api_commands import BaseArgument, CommandOptions, JsonOption, id_of, moment, show, whole
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.client import Object
+from lamella.core.errors import InvalidRequest
 
 kb = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Knowledge bases, their documents, and who may read them."
@@ -273,18 +274,69 @@ def _hits(found: Object) -> list[str]:
 @kb.command("preview")
 def preview_command(
     base: BaseArgument,
-    question: Annotated[list[str], typer.Argument(metavar="QUESTION", help="The question of a reader.")],
+    question: Annotated[
+        list[str] | None, typer.Argument(metavar="QUESTION", help="The question of a reader.", show_default=False)
+    ] = None,
+    file: Annotated[Path | None, typer.Option("-f", "--file", help="A file with a question on each line.")] = None,
     data: DataOption = None,
     key: KeyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show the answer that a restricted reader would get from a base of yours."""
+    """Show the answer that a restricted reader would get from a base of yours, to a question or to each of a file."""
+    lines = file.read_text("utf-8").splitlines() if file is not None else [" ".join(question or [])]
+    questions = [said for line in lines if (said := line.strip())]
+    if not questions:
+        raise InvalidRequest("There is no question.", hint="Write one, or name a file with -f.")
 
     async def ask(api: Api) -> Object:
         path = f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}/restricted-preview"
-        return await api.post(path, {"query": " ".join(question)})
+        found = [await api.post(path, {"query": one}) for one in questions]
+        return found[0] if file is None else {"data": found}
 
-    show(CommandOptions(data, key, json), ask, _preview)
+    show(CommandOptions(data, key, json), ask, _preview if file is None else _previews)
+
+
+@kb.command("ready")
+def ready_command(base: BaseArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
+    """Show what a base of yours lacks for restricted readers, and what they are told of it."""
+
+    async def ask(api: Api) -> Object:
+        return await api.get(f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}/readiness")
+
+    show(CommandOptions(data, key, json), ask, _readiness)
+
+
+def _readiness(found: Object) -> list[str]:
+    languages = ", ".join(f"{count} in {code}" for code, count in found["languages"].items())
+    unknown = found["unknown_language"]
+    return [
+        f"second model: {'set' if found['second_model'] else 'not set (LAMELLA_RESTRICTED_MODEL)'}",
+        f"word lists: {'installed' if found['word_lists'] else 'not installed (lamella[restricted])'}",
+        f"{found['documents']} documents{f': {languages}' if languages else ''}",
+        *([f"in no language that the guard knows: {', '.join(unknown)}"] if unknown else []),
+        *[
+            f"{one['field']} “{one['text']}” · told: {one['told'] or 'nothing'} · cut for: {', '.join(one['cuts'])}"
+            for one in found["told"]
+            if one["cuts"]
+        ],
+        f"{len(found['terms'])} names found: {', '.join(found['terms'][:50]) or 'none'}",
+    ]
+
+
+def _previews(found: Object) -> list[str]:
+    """Each question with what is released and what is cut, and both shares at the end."""
+    lines, refused, said, cut = [], 0, 0, 0
+    for one in found["data"]:
+        safe = one["safe"]
+        refused += safe["decision"] == "refuse"
+        lines.append(f"{one['query']} · {safe['decision']}, {safe['reason']}")
+        for sentence in (sentence for sentence in one["sentences"] if sentence["said"]):
+            said += 1
+            cut += not sentence["released"]
+            why = f"({', '.join(sentence['cuts']) or 'refused'})"
+            lines.append(f"  + {sentence['released']}" if sentence["released"] else f"  - {sentence['said']} {why}")
+    count = len(found["data"])
+    return [*lines, f"{refused} of {count} questions refused, {cut} of {said} sentences cut"]
 
 
 @kb.command("uses")

@@ -46,6 +46,16 @@ class SafeMetadata:
     keywords: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedText:
+    """A text that an owner wrote (`name`, `description`, `hint`, a `keyword`), what is told of it, and why not all."""
+
+    field: str
+    text: str
+    told: str
+    cuts: tuple[str, ...]
+
+
 _Key = tuple[SafeMetadata, tuple[Chunk, ...]]
 """What its owner wrote, and the documents as they are now."""
 
@@ -87,6 +97,16 @@ class SafeMetadataSource:
             log.error("a restricted base can't be named", knowledge_base_id=base.id, error=type(error).__name__)
             return SafeMetadata()
 
+    async def checked(self, base: KnowledgeBase) -> tuple[CheckedText, ...]:
+        """Each text that the owner wrote, with what is told of it; none without the word lists. For the owner alone."""
+        content, shelf = base.content, Shelf(base.owner, base.id)
+        written = SafeMetadata(content.name, content.description, content.hint, content.keywords)
+        terms = await self._terms.of(shelf)
+        if self._lexicons is None or terms is None:
+            return ()
+        chunks = await self._compared(shelf, "\n".join((written.name, written.hint, *written.keywords)))
+        return await asyncio.to_thread(_checked, written, chunks, terms, self._lexicons)
+
     async def _compared(self, shelf: Shelf, words: str) -> tuple[Chunk, ...]:
         """Passages with these words, and the titles of all documents."""
         found = await self._searching.search(Searched((shelf,)), words, MOST_PASSAGES)
@@ -127,6 +147,25 @@ def _safe(
         told(written.hint),
         words if told(" ".join(words)) else (),  # one after the other they may make a sentence of a document
     )
+
+
+def _checked(
+    written: SafeMetadata,
+    chunks: Sequence[Chunk],
+    terms: Mapping[str, ProtectedTerms],
+    lexicons: Callable[[], Mapping[str, Lexicon]],
+) -> tuple[CheckedText, ...]:
+    known = lexicons()
+    material = masked(chunks, terms, known)
+    texts = [("name", written.name), ("description", written.description), ("hint", written.hint)]
+    texts += [("keyword", keyword) for keyword in written.keywords]
+    usual = language_of(" ".join(text for _, text in texts), known) or "en"
+    made = []
+    for field, text in texts:
+        if text:
+            released = release(text, known[language_of(text, known) or usual], material.terms, material.shown)
+            made.append(CheckedText(field, text, released.released.text, released.cuts))
+    return tuple(made)
 
 
 def _is_whole(text: str, lexicon: Lexicon, material: Material) -> bool:

@@ -25,6 +25,7 @@ from lamella.core.access import (
 from lamella.core.errors import NotFound
 from lamella.core.records import Caller
 from lamella.knowledge.restricted.material import Chunk
+from lamella.knowledge.restricted.readiness import Readiness
 from lamella.knowledge.restricted.safe_answers import Answered
 from lamella.knowledge.restricted.summary import Reason
 from lamella.server.objects import Body, ListObject, Moment, Object, listed, whole_list
@@ -114,6 +115,15 @@ class FormFieldObject(Object, kw_only=True):
     choices: list[str]
 
 
+class RestrictedPreviewsBody(Body):
+    """`POST /api/v1/knowledge-bases/{base_id}/restricted-previews`."""
+
+    queries: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=2000)]], Field(min_length=1, max_length=50)
+    ]
+    max_results: Annotated[int, Field(ge=1, le=20)] = 8
+
+
 class KnowledgeBaseObject(Object, kw_only=True):
     """A base as its caller sees it. `hint` to `form` are there for those who may read all of it."""
 
@@ -181,6 +191,15 @@ class ReadPassageObject(Object, kw_only=True):
     text: str
 
 
+class CheckedSentenceObject(Object, kw_only=True):
+    """A sentence that the second model said: as it is `released`, "" if it is cut; why, and for which `words`."""
+
+    said: str
+    released: str
+    cuts: list[str]
+    words: list[str]
+
+
 class RestrictedPreviewObject(Object, kw_only=True):
     """What would be told on a question: `safe` is what a reader gets, all else is for the owner.
 
@@ -189,13 +208,52 @@ class RestrictedPreviewObject(Object, kw_only=True):
     """
 
     object: Literal["restricted_preview"] = "restricted_preview"
+    query: str
     safe: SafeAnswerObject
     said: str
+    sentences: list[CheckedSentenceObject]
     removed: list[str]
     confidence: float | None
     model: str | None
     cached: bool
     passages: list[ReadPassageObject]
+
+
+class RestrictedPreviewsObject(Object, kw_only=True):
+    """What would be told on several questions; `refused` is the share of them that got a refusal, `cut` the share of
+    the second model's sentences that were cut, both from 0 to 1.
+    """
+
+    object: Literal["restricted_previews"] = "restricted_previews"
+    data: list[RestrictedPreviewObject]
+    refused: float
+    cut: float
+
+
+class ToldTextObject(Object, kw_only=True):
+    """A text that the owner wrote, what restricted readers are `told` of it, and why not all (`cuts`)."""
+
+    field: str
+    text: str
+    told: str
+    cuts: list[str]
+
+
+class ReadinessObject(Object, kw_only=True):
+    """How ready a base is for restricted readers.
+
+    `languages` counts documents by language, such as `{"en": 12, "de": 3}`; of those in `unknown_language` nothing can
+    be said. `terms` are names that were found in the documents, 1,000 at most.
+    """
+
+    object: Literal["restricted_readiness"] = "restricted_readiness"
+    second_model: bool
+    word_lists: bool
+    documents: int
+    languages: dict[str, int]
+    unknown_language: list[str]
+    told: list[ToldTextObject]
+    terms: list[str]
 
 
 _FOR_READERS = ("hint", "keywords", "summary", "topics", "described_by", "restricted_level", "contact")
@@ -235,14 +293,49 @@ def change_object(change: GrantChange) -> GrantChangeObject:
     return GrantChangeObject.of(change, subject_id=subject.id, kind=subject.kind, from_=change.before, to=change.after)
 
 
-def preview_object(answered: Answered, chunks: tuple[Chunk, ...]) -> RestrictedPreviewObject:
+def preview_object(query: str, answered: Answered, chunks: tuple[Chunk, ...]) -> RestrictedPreviewObject:
     """What would be told on a question."""
     safe = answered.safe
+    sentences = [
+        CheckedSentenceObject(
+            said=one.said,
+            released=one.text if safe.text else "",
+            cuts=sorted(cut.value for cut in one.cuts),
+            words=list(dict.fromkeys(one.blocked)),
+        )
+        for one in answered.sentences
+    ]
     return RestrictedPreviewObject.of(
         answered,
+        query=query,
         safe=SafeAnswerObject(decision=safe.decision, reason=safe.reason.value, summary=safe.text),
+        sentences=sentences,
         model=answered.model or None,
         passages=[ReadPassageObject.of(chunk) for chunk in chunks],
+    )
+
+
+def previews_object(data: list[RestrictedPreviewObject]) -> RestrictedPreviewsObject:
+    """What would be told on several questions, with both shares."""
+    refused = sum(one.safe.decision == "refuse" for one in data)
+    said = [sentence for one in data for sentence in one.sentences if sentence.said]
+    cut = sum(not sentence.released for sentence in said)
+    return RestrictedPreviewsObject(data=data, refused=refused / len(data), cut=cut / len(said) if said else 0.0)
+
+
+MOST_TERMS = 1_000
+
+
+def readiness_object(found: Readiness) -> ReadinessObject:
+    """How ready a base is."""
+    return ReadinessObject(
+        second_model=found.has_model,
+        word_lists=found.missing is not Reason.NO_WORD_LISTS,
+        documents=found.documents,
+        languages=dict(found.languages),
+        unknown_language=[document.name for document in found.unknown_language],
+        told=[ToldTextObject.of(one) for one in found.told],
+        terms=list(found.terms[:MOST_TERMS]),
     )
 
 
@@ -310,4 +403,22 @@ async def take_grant_away(base_id: str, subject_id: str, app: TheApp, caller: Th
 async def preview(base_id: str, body: RestrictedPreviewBody, app: TheApp, caller: TheCaller) -> RestrictedPreviewObject:
     """Its owner: what a restricted reader would be told, beside what the second model said and the passages it read."""
     answered, chunks = await app.knowledge.restricted_preview(caller, base_id, body.query, body.max_results)
-    return preview_object(answered, chunks)
+    return preview_object(body.query, answered, chunks)
+
+
+@router.post("/knowledge-bases/{base_id}/restricted-previews")
+async def previews(
+    base_id: str, body: RestrictedPreviewsBody, app: TheApp, caller: TheCaller
+) -> RestrictedPreviewsObject:
+    """Its owner: what a restricted reader would be told on each of several questions, and how much was cut."""
+    made = []
+    for query in body.queries:
+        answered, chunks = await app.knowledge.restricted_preview(caller, base_id, query, body.max_results)
+        made.append(preview_object(query, answered, chunks))
+    return previews_object(made)
+
+
+@router.get("/knowledge-bases/{base_id}/readiness")
+async def readiness(base_id: str, app: TheApp, caller: TheCaller) -> ReadinessObject:
+    """Its owner: what is missing for restricted readers, and what the guard cuts of what is said of the base."""
+    return readiness_object(await app.knowledge.readiness(caller, base_id))
