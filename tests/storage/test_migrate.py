@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import sqlite3
 import subprocess
@@ -142,14 +143,19 @@ CONVERSATION = (
 )
 
 
+SESSION = (
+    "INSERT INTO sessions (id, owner, conversation_id, number, inherits, opened_at, opened_by) VALUES "
+    f"('sess_1', 'user_ann', 'conv_1', 1, 0, '{NOON}', 'created')"
+)
+
+
 async def test_what_the_baseline_stored_is_there_after_the_upgrade(tmp_path: Path) -> None:
     path, ann = tmp_path / "older.db", Caller("user_ann")
     await _older(
         path,
         BASELINE,
         CONVERSATION,
-        "INSERT INTO sessions (id, owner, conversation_id, number, inherits, opened_at, opened_by) VALUES "
-        f"('sess_1', 'user_ann', 'conv_1', 1, 0, '{NOON}', 'created')",
+        SESSION,
         "INSERT INTO found_documents (id, owner, conversation_id, document, title, media_type, size, tokens, digest, "
         "data, created_at) VALUES ('doc_1', 'user_ann', 'conv_1', 1, 'Page', 'text/plain', 4, 1, 'd', x'74657874', "
         f"'{NOON}')",
@@ -163,7 +169,45 @@ async def test_what_the_baseline_stored_is_there_after_the_upgrade(tmp_path: Pat
     assert after.pop("alembic_version") == [(HEAD,)]
     before.pop("alembic_version")
     assert after.pop("found_documents") == [(*before.pop("found_documents")[0], "[]")]
+    assert after.pop("conversations") == [(*before.pop("conversations")[0], "[]")]
     assert after == before
+
+
+TURN = (
+    "INSERT INTO turns (id, owner, conversation_id, status, started_at, input_tokens, cache_read_tokens, "
+    "cache_write_5m_tokens, cache_write_1h_tokens, output_tokens, reasoning_tokens, usage_estimated, input_estimated) "
+    f"VALUES ('turn_1', 'user_ann', 'conv_1', 'finished', '{NOON}', 0, 0, 0, 0, 0, 0, 0, 0)"
+)
+REQUEST = (
+    "INSERT INTO requests (id, owner, conversation_id, turn_id, step, purpose, model, layout, marker_policy, at, head, "
+    "letters, shared, depth, length, segments, zones, markers, notes, protocol, local_tokens, estimate, budget, "
+    "predicted_read, predicted_written) VALUES ('req_1', 'user_ann', 'conv_1', 'turn_1', 0, 'chat', 'm', 'l', 'p', "
+    f"'{NOON}', '{{}}', 'S', 0, 0, 0, '[]', '[]', '[]', '[]', 'anthropic', 1, 1, 1, 0, 0)"
+)
+
+
+async def test_requests_and_titles_of_before_count_as_made_from_the_bases_of_their_conversation(tmp_path: Path) -> None:
+    path, rich = tmp_path / "older.db", json.dumps({"documents": [{"knowledge_base_id": "kb_found"}]})
+    results = json.dumps([{"type": "result", "rich": rich}])
+    await _older(
+        path,
+        BASELINE,
+        CONVERSATION,
+        "UPDATE conversations SET titled_by = 'model'",
+        CONVERSATION.replace("conv_1", "conv_2"),
+        SESSION,
+        TURN,
+        REQUEST,
+        "INSERT INTO messages (id, owner, turn_id, seq, role, parts, results, tokens, made_from, session_id) VALUES "
+        f"('msg_1', 'user_ann', 'turn_1', 1, 'assistant', '[]', '{results}', 1, '[\"kb_read\"]', 'sess_1')",
+    )
+    await migrate(path)
+    with sqlite3.connect(path) as connection:
+        made = connection.execute("SELECT made_from FROM requests").fetchall()
+        titled = connection.execute("SELECT title_made_from FROM conversations ORDER BY id").fetchall()
+    connection.close()
+    assert made == [('["kb_found","kb_read"]',)]
+    assert titled == [('["kb_found","kb_read"]',), ("[]",)]
 
 
 async def test_a_database_from_before_the_baseline_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

@@ -178,6 +178,7 @@ def new_request(
         predicted_read=prepared.plan.read,
         predicted_written=prepared.plan.written,
         predicted_hit=prepared.plan.hit,
+        made_from=_bases_of(prepared.assembled.prompt),
     )
     fresh = [block for group in prepared.wired.groups[shared:] for block in group]
     return NewRequest(
@@ -187,6 +188,11 @@ def new_request(
         blocks=_blocks(fresh),
         decisions=prepared.assembled.decisions,
     )
+
+
+def _bases_of(prompt: Prompt) -> tuple[str, ...]:
+    """The knowledge bases of which something stands in a window."""
+    return tuple(sorted(frozenset[str]().union(*prompt.made_from.values())))
 
 
 def next_line(prepared: Prepared, stored: NewRequest, line: PrefixLine | None) -> PrefixLine:
@@ -290,6 +296,7 @@ def side_request(
         predicted_read=0,
         predicted_written=0,
         predicted_hit=None,
+        made_from=_bases_of(prompt),
     )
     return request, NewRequest(record=record, base=None, shared=0, blocks=_blocks(wired.blocks))
 

@@ -13,6 +13,7 @@ from lamella.app.extensions import registered_wires
 from lamella.cache.why import Why
 from lamella.core.errors import StoreFailed
 from lamella.core.json import Json, decode, decode_object, digest
+from lamella.core.knowledge import WITHHELD_REQUEST
 from lamella.core.models import SHIPPED_WIRES
 from lamella.core.prompt import Marker, Ttl, WireBlock, WireRequest
 from lamella.core.records import RequestRecord, StoredBlock, StoredMarker, StoredSegment
@@ -195,7 +196,12 @@ def _text(value: Json) -> str:
 
 
 def stored_body(record: RequestRecord, blocks: Sequence[StoredBlock]) -> dict[str, object]:
-    """The JSON body that was handed to the provider's SDK; raises `StoreFailed` for an unknown wire."""
+    """The JSON body that was handed to the provider's SDK; raises `StoreFailed` for an unknown wire.
+
+    Of a request that may not be read any more it is a fixed sentence.
+    """
+    if record.withheld:
+        return {"withheld": WITHHELD_REQUEST}
     wire = tuple(
         WireBlock(block.level, block.role, decode_object(block.data), block.data, block.digest, "", markable=True)
         for block in blocks

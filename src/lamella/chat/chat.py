@@ -230,11 +230,21 @@ class Chat:
 
     async def follow(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
         """As `stream`, but raises at once if the turn can't be read."""
-        if self._journal.owner(turn_id) == caller.user_id and self._bus.is_live(turn_id):
-            return self._bus.follow(turn_id, after)
-        turn = await self._services.store.turns.turn(caller, turn_id)
         if self._bus.is_live(turn_id):
+            if await self._services.store.turns.is_closed(caller, turn_id):
+                return self._followed_later(caller, turn_id, after)
             return self._bus.follow(turn_id, after)
+        return await self._stored(caller, turn_id, after)
+
+    async def _followed_later(self, caller: Caller, turn_id: str, after: int) -> AsyncIterator[Batch]:
+        """What is stored of a turn once it has ended, whose packets may not be read as they come."""
+        async for _ in self._bus.follow(turn_id, after):
+            pass
+        async for batch in await self._stored(caller, turn_id, after):
+            yield batch
+
+    async def _stored(self, caller: Caller, turn_id: str, after: int) -> AsyncIterator[Batch]:
+        turn = await self._services.store.turns.turn(caller, turn_id)
         stored = await self._services.store.turns.journal(caller, turn_id, 0)
         waiting = [packet for packet in stored if packet[0] > after]
         if turn.finished_at is not None and not (stored and ends(stored[-1][1])):

@@ -222,6 +222,8 @@ WITHHELD_SUMMARY = (
     "search the conversation for what the user said."
 )
 
+WITHHELD_REQUEST = "This request was made with a knowledge base that may not be read in full any more."
+WITHHELD_TITLE = "Withheld"
 WITHHELD_DOCUMENT = "Document {number} was brought here with a knowledge base that may not be read in full any more."
 
 _MARK = '"knowledge_base'

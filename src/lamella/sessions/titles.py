@@ -128,7 +128,8 @@ class Titles:
         if isinstance(title, NoTitle):
             log.warning("no title", conversation_id=conversation.id, why=title.why)
             return None
-        await store.conversations.title_conversation(job.caller, conversation.id, title)
+        made_from = tuple(sorted(bases_of_steps(turn.run.steps)))
+        await store.conversations.title_conversation(job.caller, conversation.id, title, made_from)
         return None
 
     async def _model(self, loaded: TurnContext) -> OpenModel:

@@ -16,6 +16,7 @@ from lamella.core.messages import Attachment, Image
 from lamella.core.records import Caller, File, Page, PageQuery
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.failures import damaged, unicode_only
+from lamella.storage.grants import titles_held_back
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import forget_documents, uploaded_documents
 from lamella.storage.rows import Row, find_row, mine, page, record, recorder, values
@@ -209,7 +210,7 @@ def numbered(
 def _holders(connection: Connection, caller: Caller, file_id: str) -> list[str]:
     """Whatever holds a file, in words."""
     of_messages = (
-        select(conversations.c.id, conversations.c.title)
+        select(conversations.c.id, conversations.c.title, conversations.c.title_made_from)
         .join(turns, turns.c.conversation_id == conversations.c.id)
         .join(messages, messages.c.turn_id == turns.c.id)
         .join(attachments, attachments.c.message_id == messages.c.id)
@@ -225,7 +226,8 @@ def _holders(connection: Connection, caller: Caller, file_id: str) -> list[str]:
         .order_by(projects.c.id)
         .limit(HOLDERS_NAMED)
     )
-    found = [f"conversation “{title}” ({id})" for id, title in connection.execute(of_messages)]
+    titles = titles_held_back(connection, caller, connection.execute(of_messages).mappings().all())
+    found = [f"conversation “{title}” ({id})" for id, title in titles.items()]
     return [*found, *(f"project “{name}” ({id})" for id, name in connection.execute(of_projects))]
 
 

@@ -16,13 +16,31 @@ from lamella.core.access import AccessFacts, Grant, GrantChange, GrantLevel, Gro
 from lamella.core.counting import count_tokens
 from lamella.core.errors import NotFound
 from lamella.core.ids import Ids
-from lamella.core.knowledge import DOUBTFUL, WITHHELD_SUMMARY, bases_of_steps, user_held_back, with_held_back
-from lamella.core.messages import Turn
-from lamella.core.records import Caller, TurnRecord
+from lamella.core.knowledge import (
+    DOUBTFUL,
+    WITHHELD_ANSWER,
+    WITHHELD_SUMMARY,
+    WITHHELD_TITLE,
+    bases_of,
+    bases_of_steps,
+    user_held_back,
+    with_held_back,
+)
+from lamella.core.messages import ToolResult, Turn
+from lamella.core.records import Caller, RequestRecord, TurnRecord
 from lamella.core.sessions import Session
 from lamella.storage.failures import damaged
 from lamella.storage.rows import record
-from lamella.storage.tables import grant_changes, grants, group_members, groups, knowledge_bases, users
+from lamella.storage.tables import (
+    grant_changes,
+    grants,
+    group_members,
+    groups,
+    knowledge_bases,
+    messages,
+    requests,
+    users,
+)
 
 
 def standings(connection: Connection, caller: Caller, base_ids: Sequence[str]) -> Mapping[str, AccessFacts]:
@@ -189,6 +207,43 @@ def sessions_held_back(connection: Connection, caller: Caller, sessions: Sequenc
     if not closed:
         return tuple(sessions)
     return tuple(_without_summary(session, closed) for session in sessions)
+
+
+def requests_held_back(
+    connection: Connection, caller: Caller, found: Sequence[RequestRecord]
+) -> tuple[RequestRecord, ...]:
+    """The requests; of one that was made from such bases the counts stay, and no text."""
+    closed = closed_bases(connection, caller, (base for one in found for base in one.made_from))
+    return tuple(_without_texts(one, tuple(sorted(closed.intersection(one.made_from)))) for one in found)
+
+
+def _without_texts(request: RequestRecord, withheld: tuple[str, ...]) -> RequestRecord:
+    if not withheld:
+        return request
+    return replace(
+        request,
+        head={},
+        segments=tuple(replace(one, label=one.kind) for one in request.segments),
+        notes=(),
+        said=replace(request.said, text=WITHHELD_ANSWER) if request.said is not None else None,
+        withheld=withheld,
+    )
+
+
+def titles_held_back(connection: Connection, caller: Caller, rows: Sequence[RowMapping]) -> dict[str, str]:
+    """The titles of these conversations by id; a fixed word for one that was made from such bases."""
+    closed = closed_bases(connection, caller, (base for row in rows for base in row["title_made_from"]))
+    return {row["id"]: row["title"] if closed.isdisjoint(row["title_made_from"]) else WITHHELD_TITLE for row in rows}
+
+
+def closed_turn(connection: Connection, caller: Caller, turn_id: str) -> bool:
+    """Whether anything of a turn was made from such bases: what was answered, found, or read for its answer."""
+    its = (messages.c.turn_id == turn_id, messages.c.owner == caller.user_id, messages.c.seq > 0)
+    read = (requests.c.turn_id == turn_id, requests.c.owner == caller.user_id, requests.c.purpose == "chat")
+    held = {base for of in connection.execute(select(requests.c.made_from).where(*read)).scalars() for base in of}
+    for made_from, results in connection.execute(select(messages.c.made_from, messages.c.results).where(*its)):
+        held.update(made_from, *(bases_of(result) for result in results if isinstance(result, ToolResult)))
+    return bool(closed_bases(connection, caller, held))
 
 
 def _without_summary(session: Session, closed: frozenset[str]) -> Session:

@@ -71,7 +71,8 @@ class RequestRecord:
     `absent` are the kinds of segment that the window lacks, each with a reason. `thinking_effort` is the effective
     effort; `head` has the parameters that were sent for it. `run_id` is None for a side request. `answer_id` is the
     provider's id of the answer; `diagnosis` is its explanation of a cache miss, or None. `said` is the answer to a side
-    request.
+    request. `made_from` are the knowledge bases of which something stood in the window; `withheld` those because of
+    which its contents are not returned any more.
     """
 
     id: str
@@ -107,6 +108,8 @@ class RequestRecord:
     thinking_effort: str = OFF
     run_id: str | None = None
     said: SideResponse | None = None
+    made_from: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, or_, select, update
+from sqlalchemy import Connection, RowMapping, delete, insert, or_, select, update
 
 from lamella.core.errors import TurnInProgress
 from lamella.core.records import (
@@ -21,11 +22,12 @@ from lamella.core.records import (
 from lamella.core.sessions import Session, SessionCause
 from lamella.storage.conversations.decisions import Moment, decide, find_decision_page, find_decisions
 from lamella.storage.database import Rows, reads, writes
+from lamella.storage.grants import titles_held_back
 from lamella.storage.jobs import forget_jobs
 from lamella.storage.keys import forget_conversation_keys
 from lamella.storage.library import find_agent, find_project
 from lamella.storage.recall.sources import forget_recall
-from lamella.storage.rows import find_row, mine, page, recorder, values
+from lamella.storage.rows import find_row, mine, page_rows, recorder, values
 from lamella.storage.tables import conversations, jobs, sessions, turns
 
 _conversation_of = recorder(Conversation, conversations.c)
@@ -46,6 +48,17 @@ def find_conversation(
     return _conversation_of(find_row(connection, conversations, caller, conversation_id, "conversation", lock=lock))
 
 
+def shown_conversation(connection: Connection, caller: Caller, conversation_id: str) -> Conversation:
+    """As `find_conversation`, with its title as it may be read now."""
+    [shown] = _shown(connection, caller, [find_row(connection, conversations, caller, conversation_id, "conversation")])
+    return shown
+
+
+def _shown(connection: Connection, caller: Caller, rows: Sequence[RowMapping]) -> tuple[Conversation, ...]:
+    titles = titles_held_back(connection, caller, rows)
+    return tuple(replace(_conversation_of(row), title=titles[row["id"]]) for row in rows)
+
+
 _WINDOW = frozenset({"layout", "system_prompt", "tools"})
 """Columns that a decision names as changed from one request to the next: none lies in the middle of a turn."""
 
@@ -63,7 +76,7 @@ def _changed(change: ConversationChange) -> dict[str, Any]:
     given = {name: getattr(change, name) for name in ("title", "model", "layout", "marker_policy", "tools")}
     changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if change.title is not None:
-        changed["titled_by"] = "user" if change.title.strip() else "nobody"
+        changed |= {"titled_by": "user" if change.title.strip() else "nobody", "title_made_from": ()}
     if change.system_prompt is not None:
         changed["system_prompt"] = change.system_prompt.text
         changed["system_prompt_version"] = change.system_prompt.version
@@ -86,13 +99,14 @@ class ConversationRows(Rows):
     @reads
     def conversation(self, connection: Connection, caller: Caller, conversation_id: str) -> Conversation:
         """One conversation."""
-        return find_conversation(connection, caller, conversation_id)
+        return shown_conversation(connection, caller, conversation_id)
 
     @reads
     def conversations(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[Conversation]:
         """The caller's conversations."""
         own = select(conversations).where(conversations.c.owner == caller.user_id)
-        return page(connection, own, conversations.c.id, query, _conversation_of)
+        rows = page_rows(connection, own, conversations.c.id, query)
+        return Page(_shown(connection, caller, rows.data), rows.has_more)
 
     @writes
     def change_conversation(
@@ -107,15 +121,24 @@ class ConversationRows(Rows):
         this = mine(conversations, caller, conversation_id)
         connection.execute(update(conversations).where(*this).values(updated_at=at, **changed))
         decide(connection, self._ids, caller, Moment(conversation_id, at, conversation.head), change.decisions)
-        return find_conversation(connection, caller, conversation_id)
+        return shown_conversation(connection, caller, conversation_id)
 
     @writes
-    def title_conversation(self, connection: Connection, caller: Caller, conversation_id: str, title: str) -> bool:
-        """Give it a title that a model wrote; False, and nothing changes, where its title is not its first words."""
+    def title_conversation(
+        self,
+        connection: Connection,
+        caller: Caller,
+        conversation_id: str,
+        title: str,
+        made_from: tuple[str, ...] = (),
+    ) -> bool:
+        """Give it a title that a model wrote from these bases; False, and nothing changes, where its title is not its
+        first words.
+        """
         titled = (
             update(conversations)
             .where(*mine(conversations, caller, conversation_id), conversations.c.titled_by == "words")
-            .values(title=title, titled_by="model")
+            .values(title=title, titled_by="model", title_made_from=made_from)
         )
         find_conversation(connection, caller, conversation_id)
         return connection.execute(titled).rowcount > 0

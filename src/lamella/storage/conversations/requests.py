@@ -6,13 +6,14 @@ What stands around a conversation (tools, settings) is stored with a request onl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
 
 from lamella.core.errors import NotFound, StoreFailed
-from lamella.core.json import digest
+from lamella.core.json import digest, encode
+from lamella.core.knowledge import WITHHELD_REQUEST
 from lamella.core.records import (
     Caller,
     Conversation,
@@ -32,6 +33,7 @@ from lamella.storage.conversations.decisions import Moment, decide
 from lamella.storage.conversations.paths import find_turn, line_of
 from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.failures import damaged
+from lamella.storage.grants import requests_held_back
 from lamella.storage.rows import USAGE_COLUMNS, Row, mine, record, usage_of, usage_row, values
 from lamella.storage.tables import blocks, pinned, provider_limits, requests, turns
 
@@ -191,6 +193,9 @@ def _is_followed(connection: Connection, caller: Caller, place: Place, request: 
     return connection.execute(query).first() is not None
 
 
+_WITHHELD = encode({"type": "text", "text": WITHHELD_REQUEST})
+
+
 class RequestRows(Rows):
     """Requests to models."""
 
@@ -224,7 +229,8 @@ class RequestRows(Rows):
     @reads
     def request(self, connection: Connection, caller: Caller, request_id: str) -> RequestRecord:
         """One request, with all its segments."""
-        return _find_request(connection, caller, request_id)
+        [found] = requests_held_back(connection, caller, [_find_request(connection, caller, request_id)])
+        return found
 
     @reads
     def requests(self, connection: Connection, caller: Caller, turn_id: str) -> tuple[RequestRecord, ...]:
@@ -232,7 +238,7 @@ class RequestRows(Rows):
         find_turn(connection, caller, turn_id)
         found = _with_bases(connection, caller, requests.c.turn_id == turn_id)
         its = sorted((row["at"], request_id) for request_id, row in found.items() if row["turn_id"] == turn_id)
-        return tuple(_request_of(found, request_id) for _, request_id in its)
+        return requests_held_back(connection, caller, [_request_of(found, request_id) for _, request_id in its])
 
     @reads
     def last_bill(self, connection: Connection, caller: Caller, conversation_id: str, model: str) -> LastBill | None:
@@ -257,9 +263,9 @@ class RequestRows(Rows):
 
     @reads
     def blocks(self, connection: Connection, caller: Caller, request_id: str) -> tuple[StoredBlock, ...]:
-        """The wire blocks of a request, in order."""
+        """The wire blocks of a request, in order; fixed ones in place of those that may not be read any more."""
         found: dict[str, StoredBlock] = {}
-        request = _find_request(connection, caller, request_id)
+        [request] = requests_held_back(connection, caller, [_find_request(connection, caller, request_id)])
         digests = [digest for segment in request.segments for digest in segment.blocks]
         distinct = list(dict.fromkeys(digests))
         for i in range(0, len(distinct), _CHUNK):
@@ -271,4 +277,5 @@ class RequestRows(Rows):
             found.update((row["digest"], record(StoredBlock, row)) for row in connection.execute(query).mappings())
         if len(found) < len(distinct):
             raise damaged(f"request {request_id}", "blocks are missing")
-        return tuple(found[digest] for digest in digests)
+        given = tuple(found[digest] for digest in digests)
+        return tuple(replace(block, data=_WITHHELD) for block in given) if request.withheld else given

@@ -33,6 +33,7 @@ from lamella.core.records import (
     first_choice,
 )
 from lamella.core.tokens import Usage
+from lamella.core.withheld_packets import packets_held_back
 from lamella.storage.columns import fixed_offset
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
 from lamella.storage.conversations.decisions import Moment, decide
@@ -44,6 +45,7 @@ from lamella.storage.conversations.sessions import move_to_session, spend
 from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.failures import damaged
 from lamella.storage.files import find_files, numbered, numbers_of, store_numbers
+from lamella.storage.grants import closed_turn
 from lamella.storage.rows import mine, page_rows, values
 from lamella.storage.tables import (
     attachments,
@@ -362,20 +364,32 @@ class TurnRows(Rows):
         insert_missing(connection, journal, [values(journal, entry) for entry in entries if entry.turn_id in owners])
 
     @reads
+    def is_closed(self, connection: Connection, caller: Caller, turn_id: str) -> bool:
+        """Whether a turn was made from what its reader may not read in full any more; raises `NotFound`."""
+        find_turn(connection, caller, turn_id)
+        return closed_turn(connection, caller, turn_id)
+
+    @reads
     def journal(
         self, connection: Connection, caller: Caller, turn_id: str, after: int
     ) -> tuple[tuple[int, bytes], ...]:
-        """The stored packets of a turn behind number `after`, each with its number."""
+        """The stored packets of a turn after number `after`, each with its number; fixed sentences stand in those of a
+        turn that may not be read any more.
+        """
         query = (
             select(journal.c.data)
-            .where(journal.c.turn_id == turn_id, journal.c.owner == caller.user_id, journal.c.last > after)
+            .where(journal.c.turn_id == turn_id, journal.c.owner == caller.user_id)
             .order_by(journal.c.first)
         )
         find_turn(connection, caller, turn_id)
+        closed = closed_turn(connection, caller, turn_id)
+        if not closed:
+            query = query.where(journal.c.last > after)
         entries = connection.execute(query).scalars().all()
         lines = (line for data in entries for line in data.split(b"\n") if line)
         try:
-            packets = tuple((_numbers.decode(line).n, line) for line in lines)
+            given = packets_held_back(lines) if closed else lines
+            packets = tuple((_numbers.decode(line).n, line) for line in given)
         except msgspec.DecodeError as error:
             raise damaged(f"the journal of turn {turn_id}", error) from error
         return tuple((n, line) for n, line in packets if n > after)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Column, Connection, Select, Table, delete, insert, select, update
+from sqlalchemy import Connection, RowMapping, Table, delete, insert, select, update
 
 from lamella.core.knowledge import Searcher
 from lamella.core.records import Caller
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.database import Rows, insert_missing, reads, writes
+from lamella.storage.grants import titles_held_back
 from lamella.storage.library import find_agent
 from lamella.storage.tables import agents, conversations, knowledge_bindings, knowledge_calls
 
@@ -56,14 +57,13 @@ class BindingRows(Rows):
         of = knowledge_bindings.c
         bound = select(of.subject_id).where(of.knowledge_base_id == base_id, of.owner == caller.user_id)
 
-        def those(table: Table, name: Column[str]) -> Select[str, str]:
-            mine = select(table.c.id, name).where(table.c.owner == caller.user_id, table.c.id.in_(bound))
-            return mine.order_by(table.c.id.desc()).limit(limit)
+        def those(table: Table) -> Sequence[RowMapping]:
+            mine = select(table).where(table.c.owner == caller.user_id, table.c.id.in_(bound))
+            return connection.execute(mine.order_by(table.c.id.desc()).limit(limit)).mappings().all()
 
-        named = connection.execute(those(agents, agents.c.name)).all()
-        titled = connection.execute(those(conversations, conversations.c.title)).all()
-        found = [Searcher("agent", id, name) for id, name in named]
-        found += [Searcher("conversation", id, title) for id, title in titled]
+        titles = titles_held_back(connection, caller, those(conversations))
+        found = [Searcher("agent", row["id"], row["name"]) for row in those(agents)]
+        found += [Searcher("conversation", id, title) for id, title in titles.items()]
         return tuple(found[:limit])
 
     @writes

@@ -52,11 +52,13 @@ requests = Table(
     Column("error", Json(dict[str, str | None])),
     Column("absent", Json(tuple[tuple[str, str], ...]), nullable=False, server_default="[]"),
     Column("run_id", String),
+    Column("made_from", Json(tuple[str, ...]), nullable=False, server_default="[]"),
     Index("ix_requests_conversation_id_model_at", "conversation_id", "model", "at"),
 )
 """`segments` holds what follows the first `shared` ones of `base`; `length` counts all of them, `depth` the bases.
 
 `said` is the answer to a request beside a turn, a JSON object: what was made of it is kept elsewhere, if anything was.
+`made_from` are the ids of the knowledge bases of which something stood in the window, a JSON list.
 """
 
 blocks = Table(
