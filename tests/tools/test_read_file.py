@@ -30,7 +30,7 @@ def scope(text: str | None, reason: str | None = None) -> ToolScope:
 
 async def read(text: str | None, **arguments: Json) -> list[Any]:
     invocation = Invocation("c1", {"file_id": "file_1", **arguments})
-    found: Any = decode_object(await ReadFile().run(scope(text, "It is a scan."), invocation))["documents"]
+    found: Any = decode_object((await ReadFile().run(scope(text, "It is a scan."), invocation)).content)["documents"]
     return list(found)
 
 

@@ -376,7 +376,7 @@ def knowledge_of(
         if descriptions is not None:
             await descriptions.changed(shelf)
 
-    ingestion = Ingestion(documents, making, uploads, store.jobs, clock, changed)
+    ingestion = Ingestion(documents, making, uploads, store.jobs, clock, changed, store.erasure)
     deposits = DocumentUploads(documents, uploads, ingestion.wake, clock, ids, settings.max_upload_bytes)
     searching = KnowledgeSearch(documents, embedder)
     answers = SafeAnswers(

@@ -28,6 +28,10 @@ CLEAR = "knowledge_clear"
 """The job that removes the rest of a deleted document."""
 
 
+ERASE = "knowledge_erase"
+"""The job that erases what conversations hold of a removed base."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shelf:
     """A collection of documents: a knowledge base (`id` is the base's), or the files of an owner's projects (`id`

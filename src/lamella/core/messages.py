@@ -81,7 +81,8 @@ class Attachment:
 
     `text` is None if nothing could be extracted; `reason` then says why. `tokens` is the local count of the text. An
     `image` is part of the user message, or belongs to the project; models never see its number. A document from a tool
-    has its own id instead of a file's (`found`), and its `url`, if it has one.
+    has its own id instead of a file's (`found`), and its `url`, if it has one;
+    `made_from` are the knowledge bases that it was made from.
     """
 
     file_id: str
@@ -96,6 +97,7 @@ class Attachment:
     found: bool = False
     url: str | None = None
     use: int = 0
+    made_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

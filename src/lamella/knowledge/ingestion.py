@@ -25,7 +25,7 @@ import structlog
 from lamella.background import Retry, Worker
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ProviderError
-from lamella.core.knowledge import CLEAR, INGEST, Document, DocumentState, DocumentText, NewPassage, Shelf
+from lamella.core.knowledge import CLEAR, ERASE, INGEST, Document, DocumentState, DocumentText, NewPassage, Shelf
 from lamella.core.ports import Embedder, Jobs
 from lamella.core.records import Caller, Job, NewJob
 from lamella.knowledge.document_reader import DocumentReader
@@ -34,6 +34,7 @@ from lamella.knowledge.passage_worker import BATCH, Batch, CutRequest
 from lamella.knowledge.passages import embedded_text, passages_of
 from lamella.search import lexical
 from lamella.search.lexical import LexicalEmbedder
+from lamella.storage.erasure import ErasureRows
 from lamella.storage.folder import FileStore
 from lamella.storage.knowledge.store import KnowledgeStore
 
@@ -123,6 +124,9 @@ EMBEDDED_AT_ONCE = 64
 CLEARED_AT_ONCE = 64
 """Passages that are removed in one transaction."""
 
+ERASED_AGAIN = 5.0
+"""Seconds until a removed base is erased once more, if something was in the way."""
+
 RETRY_SECONDS = (15.0, 60.0, 300.0)
 """How long a document waits for an embeddings server that does not answer, attempt by attempt; then as the last."""
 
@@ -152,13 +156,15 @@ class Ingestion:
         jobs: Jobs,
         clock: Clock,
         changed: Changed | None = None,
+        erasure: ErasureRows | None = None,
     ) -> None:
         self._store = store
+        self._erasure = erasure
         self._making = making
         self._uploads = uploads
         self._clock = clock
         self._changed = changed
-        self._worker = Worker(jobs, clock, {INGEST: self._ingest, CLEAR: self._clear})
+        self._worker = Worker(jobs, clock, {INGEST: self._ingest, CLEAR: self._clear, ERASE: self._erase})
         self._starting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -193,11 +199,31 @@ class Ingestion:
             log.error("documents to index can't be read", error=error.message)
 
     async def _clear(self, job: Job) -> Retry | None:
-        """Remove the data of a removed document in small steps, its bytes first."""
-        if upload := await self._store.removed_upload(job.caller, job.subject):
+        """Remove what is left of a removed document."""
+        await self._clear_document(job.caller, job.subject)
+        return None
+
+    async def _clear_document(self, caller: Caller, document_id: str) -> None:
+        """Bit by bit, its bytes first."""
+        if upload := await self._store.removed_upload(caller, document_id):
             await self._uploads.remove(upload)
-        while await self._store.clear_out(job.caller, job.subject, CLEARED_AT_ONCE) == CLEARED_AT_ONCE:
+        while await self._store.clear_out(caller, document_id, CLEARED_AT_ONCE) == CLEARED_AT_ONCE:
             pass
+
+    async def _erase(self, job: Job) -> Retry | None:
+        """Erase what other readers' conversations hold of a removed base, one after the other, then the free pages."""
+        if self._erasure is None:
+            return Retry("Nothing can be erased here.", retry=False)
+        erased = [
+            await self._erasure.erase_base(caller, conversation_id, job.subject)
+            for caller, conversation_id in await self._erasure.conversations_of_base(job.caller, job.subject)
+        ]
+        if not all(erased):
+            return Retry("A turn runs in a conversation that is to be erased.", ERASED_AGAIN)
+        for document_id in await self._erasure.documents_left(job.caller, job.subject):
+            await self._clear_document(job.caller, document_id)
+        if not await self._erasure.scrub():
+            return Retry("The database is being read.", ERASED_AGAIN)
         return None
 
     async def _ingest(self, job: Job) -> Retry | None:

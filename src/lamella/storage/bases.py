@@ -45,10 +45,11 @@ from lamella.core.access import (
     level_of,
 )
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
-from lamella.core.knowledge import DOUBTFUL, Shelf
-from lamella.core.records import Caller, Page, PageQuery
+from lamella.core.knowledge import DOUBTFUL, ERASE, Shelf
+from lamella.core.records import Caller, NewJob, Page, PageQuery
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.grants import Granting, change_of, find_grants, name_of, standings, write_grant
+from lamella.storage.jobs import enqueue_job
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import forget_shelf
 from lamella.storage.rows import mine, page, page_rows, record, values
@@ -194,6 +195,8 @@ class AccessRows(Rows):
             gone = Granting(grant.subject, grant.name, None, caller.user_id, at)
             write_grant(connection, self._ids, base_id, caller.user_id, gone)
         forget_shelf(connection, self._ids, Shelf(caller.user_id, base_id))
+        erasing = NewJob(ERASE, base_id, "the base was removed", at)
+        enqueue_job(connection, caller, self._ids.new("job"), erasing, at)
         forget_keys(connection, caller, base_id)
         connection.execute(delete(bases).where(*mine(bases, caller, base_id)))
 

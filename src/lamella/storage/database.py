@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -51,6 +51,20 @@ class Database:
         """What `work` gives in a transaction that is kept when it ends well and undone when it raises."""
         self._check_open()
         return await _whole(self._writers, self._writing, work)
+
+    async def truncate_log(self) -> bool:
+        """Write what the log holds into the file and empty it; False if a reader still needs it."""
+        self._check_open()
+        return await _whole(self._writers, self._truncating)
+
+    def _truncating(self) -> bool:
+        with plain_errors(), closing(self._write.raw_connection()) as connection:
+            cursor = connection.cursor()
+            try:
+                busy, *_ = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                cursor.close()
+        return not busy
 
     async def close(self) -> None:
         """Close every connection; a transaction that has begun to write comes to its end first."""

@@ -237,13 +237,18 @@ def titles_held_back(connection: Connection, caller: Caller, rows: Sequence[RowM
 
 
 def closed_turn(connection: Connection, caller: Caller, turn_id: str) -> bool:
-    """Whether anything of a turn was made from such bases: what was answered, found, or read for its answer."""
+    """Whether anything of a turn was made from such bases."""
+    return bool(closed_bases(connection, caller, bases_of_turn(connection, caller, turn_id)))
+
+
+def bases_of_turn(connection: Connection, caller: Caller, turn_id: str) -> frozenset[str]:
+    """The bases that a turn was made from: what was answered, found, or read for its answer."""
     its = (messages.c.turn_id == turn_id, messages.c.owner == caller.user_id, messages.c.seq > 0)
     read = (requests.c.turn_id == turn_id, requests.c.owner == caller.user_id, requests.c.purpose == "chat")
     held = {base for of in connection.execute(select(requests.c.made_from).where(*read)).scalars() for base in of}
     for made_from, results in connection.execute(select(messages.c.made_from, messages.c.results).where(*its)):
         held.update(made_from, *(bases_of(result) for result in results if isinstance(result, ToolResult)))
-    return bool(closed_bases(connection, caller, held))
+    return frozenset(held)
 
 
 def _without_summary(session: Session, closed: frozenset[str]) -> Session:

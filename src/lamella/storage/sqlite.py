@@ -63,6 +63,7 @@ def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Engin
         "PRAGMA synchronous = NORMAL",
         f"PRAGMA busy_timeout = {_BUSY_MS}",
         f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}",
+        "PRAGMA secure_delete = ON",  # what is deleted is overwritten, also in pages that become free
         f"PRAGMA query_only = {'OFF' if writes else 'ON'}",
     ]
 

@@ -18,6 +18,7 @@ from lamella.storage.conversations.snapshots import BeginningRows
 from lamella.storage.conversations.turns import TurnRows
 from lamella.storage.database import Database
 from lamella.storage.directory import DirectoryRows
+from lamella.storage.erasure import ErasureRows
 from lamella.storage.files import FileRows
 from lamella.storage.jobs import JobRows
 from lamella.storage.keys import KeyRows
@@ -55,6 +56,7 @@ class Store:
         self.access = AccessRows(database, ids)
         self.jobs = JobRows(database, ids)
         self.keys = KeyRows(database, ids)
+        self.erasure = ErasureRows(database, ids)
         scopes = Scopes()
         self.knowledge = KnowledgeStore(database, ids, scopes)
         self.recall = RecallIndex(database, scopes)

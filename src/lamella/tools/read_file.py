@@ -12,11 +12,12 @@ import msgspec
 from lamella.context.documents import PromptDocument, documents_json
 from lamella.core.errors import NotFound, ToolFailed
 from lamella.core.json import Json, encode_text
+from lamella.core.knowledge import quoting
 from lamella.core.messages import Attachment
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller
 from lamella.core.word_split import words_of
-from lamella.tooling.tool import Invocation, ToolKind, ToolScope
+from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 
 PIECE = 12_000
 """Characters of one piece."""
@@ -69,7 +70,7 @@ class ReadFile:
     def __init__(self, earlier: EarlierFiles | None = None) -> None:
         self._earlier = earlier
 
-    async def run(self, scope: ToolScope, call: Invocation) -> str:
+    async def run(self, scope: ToolScope, call: Invocation) -> ToolOutput:
         """See `Tool.run`. The result is documents as JSON, with the number that the file has in the conversation."""
         wanted = msgspec.convert(call.arguments, _Arguments)
         attachment = next((a for a in scope.attachments if a.file_id == wanted.file_id), None)
@@ -84,9 +85,10 @@ class ReadFile:
             )
         if not 0 <= wanted.offset <= len(attachment.text):
             raise ToolFailed(f"offset must be between 0 and {len(attachment.text)}.")
+        pieces = [piece_of(attachment, attachment.text, wanted.offset)]
         if wanted.query.strip():
-            return documents_json(await asyncio.to_thread(_matching, attachment, attachment.text, wanted.query))
-        return documents_json([piece_of(attachment, attachment.text, wanted.offset)])
+            pieces = await asyncio.to_thread(_matching, attachment, attachment.text, wanted.query)
+        return ToolOutput(documents_json(pieces), rich=quoting(attachment.made_from))
 
     async def _before_the_window(self, scope: ToolScope, file_id: str) -> Attachment:
         try:

@@ -33,7 +33,9 @@ MESSAGE = (
 )
 """What is read of a message."""
 
-_step_of = recorder(Step, MESSAGE)
+step_of = recorder(Step, MESSAGE)
+"""The step of such a row."""
+
 _user_message_of = recorder(UserMessage, MESSAGE)
 
 Attached = Mapping[str, tuple[Attachment, ...]]
@@ -83,12 +85,12 @@ def turn_of(turn_id: str, status: TurnStatus, rows: Sequence[RowMapping], attach
         raise damaged(f"turn {turn_id}", "no messages")
     user, *steps = rows
     message = user_message_of(user, attached.get(user["id"], ()))
-    return Turn(turn_id, message, tuple(map(_step_of, steps)), status)
+    return Turn(turn_id, message, tuple(map(step_of, steps)), status)
 
 
 def run_record_of(row: RowMapping, steps: Iterable[RowMapping]) -> RunRecord:
     """The run as clients see it, of its row and the rows of its steps."""
-    made = tuple(map(_step_of, steps))
+    made = tuple(map(step_of, steps))
     return record(RunRecord, row, index=row["number"], steps=made, usage=usage_of(row))
 
 

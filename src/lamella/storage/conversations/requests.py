@@ -115,6 +115,12 @@ def _request_of(found: Found, request_id: str) -> RequestRecord:
     return record(RequestRecord, row, segments=_segments(found, request_id), usage=usage)
 
 
+def all_requests(connection: Connection, caller: Caller, conversation_id: str) -> tuple[RequestRecord, ...]:
+    """Every request of a conversation, as it is stored."""
+    found = _with_bases(connection, caller, requests.c.conversation_id == conversation_id)
+    return tuple(_request_of(found, request_id) for request_id in found)
+
+
 def bill_row(end: RequestEnd) -> Row:
     """What a request was billed."""
     return {**usage_row(end.usage), "cost": end.cost}

@@ -1,0 +1,244 @@
+"""Erases what other readers' conversations hold of a knowledge base that its owner removed.
+
+One conversation is erased in one transaction: fixed sentences take the place of texts, ids and counts stay. A
+conversation that is erased is not found again, so a job that is cut off goes on with those that are left.
+
+    messages, summaries, found documents, titles   fixed sentences, as their readers have got since the base is gone
+    packets                                        rewritten by `core.withheld_packets`
+    request bodies                                 each block that only such requests hold is a fixed sentence
+    passages for searches                          removed, with their words and vectors
+
+Who owned the base keeps what was made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from sqlalchemy import Connection, RowMapping, Table, Text, delete, insert, or_, select, text, type_coerce, update
+from sqlalchemy.sql.expression import ColumnElement
+
+from lamella.core.counting import count_tokens
+from lamella.core.json import digest, encode
+from lamella.core.knowledge import (
+    WITHHELD_ANSWER,
+    WITHHELD_DOCUMENT,
+    WITHHELD_REQUEST,
+    WITHHELD_SUMMARY,
+    WITHHELD_TITLE,
+    with_held_back,
+)
+from lamella.core.messages import TurnStatus
+from lamella.core.records import Caller, NoticeKind, QueueStatus, StoredSegment
+from lamella.core.withheld_packets import packets_held_back
+from lamella.storage.conversations.messages import step_of
+from lamella.storage.conversations.requests import all_requests
+from lamella.storage.database import Rows, reads, writes
+from lamella.storage.grants import bases_of_turn
+from lamella.storage.recall.sources import forget_source
+from lamella.storage.rows import Row, values
+from lamella.storage.tables import (
+    blocks,
+    conversations,
+    found_documents,
+    journal,
+    knowledge_documents,
+    knowledge_shelves,
+    messages,
+    notices,
+    queued_messages,
+    requests,
+    sessions,
+    turns,
+)
+
+_BLOCK = encode({"type": "text", "text": WITHHELD_REQUEST})
+_TOLD = ("blocks", "whys", "hints", "made_from")
+"""What a waiting message brings beside its text."""
+
+_QUOTE = ("why", "resume", "sessions")
+"""Commands whose answers name segments of a window, or quote summaries."""
+
+_MERGED = 500
+"""Pages of an index of words that are written in one transaction."""
+
+
+def _names(column: ColumnElement[object], base_id: str) -> ColumnElement[bool]:
+    """Whether a column names a base: in a list of ids, or in what people see of a result."""
+    return type_coerce(column, Text).contains(base_id)
+
+
+def _told(base_id: str) -> ColumnElement[bool]:
+    """Whether what a waiting message brought beside its text told of a base."""
+    return _names(queued_messages.c.payload, base_id) & _names(queued_messages.c.payload, '"made_from":["')
+
+
+def _of_bases(base_id: str) -> Sequence[tuple[ColumnElement[str], ColumnElement[str], ColumnElement[bool]]]:
+    """The conversation and the owner of each row that holds something of a base, and the condition of such a row."""
+    of_message = or_(_names(messages.c.made_from, base_id), _names(messages.c.results, base_id))
+    not_erased = type_coerce(requests.c.head, Text) != "{}"
+    return (
+        (turns.c.conversation_id, turns.c.owner, turns.c.id.in_(select(messages.c.turn_id).where(of_message))),
+        (requests.c.conversation_id, requests.c.owner, _names(requests.c.made_from, base_id) & not_erased),
+        (sessions.c.conversation_id, sessions.c.owner, _names(sessions.c.made_from, base_id)),
+        (found_documents.c.conversation_id, found_documents.c.owner, _names(found_documents.c.made_from, base_id)),
+        (conversations.c.id, conversations.c.owner, _names(conversations.c.title_made_from, base_id)),
+        (queued_messages.c.conversation_id, queued_messages.c.owner, _told(base_id)),
+    )
+
+
+class ErasureRows(Rows):
+    """What is left of a removed base in conversations."""
+
+    @reads
+    def conversations_of_base(
+        self, connection: Connection, caller: Caller, base_id: str
+    ) -> tuple[tuple[Caller, str], ...]:
+        """The conversations of others that hold something of a base that the caller owned, each with its owner."""
+        found: set[tuple[str, str]] = set()
+        for conversation_id, owner, which in _of_bases(base_id):
+            query = select(owner, conversation_id).where(which, owner != caller.user_id).distinct()
+            found.update((row[0], row[1]) for row in connection.execute(query))
+        return tuple((Caller(owner), conversation_id) for owner, conversation_id in sorted(found))
+
+    @writes
+    def erase_base(self, connection: Connection, caller: Caller, conversation_id: str, base_id: str) -> bool:
+        """Erase what a conversation of the caller's holds of a base; False while a turn runs or waits in it."""
+        its = (turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
+        running = select(turns.c.id).where(*its, turns.c.status == TurnStatus.RUNNING)
+        queue = queued_messages.c
+        waiting = select(queue.id).where(queue.conversation_id == conversation_id, queue.status == QueueStatus.QUEUED)
+        if connection.execute(running).first() or connection.execute(waiting).first():
+            return False
+        _erase_requests(connection, caller, conversation_id, base_id)
+        for turn_id in connection.execute(select(turns.c.id).where(*its)).scalars().all():
+            _erase_turn(connection, caller, turn_id, base_id)
+        _erase_beside(connection, caller, conversation_id, base_id)
+        return True
+
+    @reads
+    def documents_left(self, connection: Connection, caller: Caller, base_id: str) -> tuple[str, ...]:
+        """The documents of a removed base of the caller's of which something is still stored."""
+        left = (
+            select(knowledge_documents.c.id)
+            .join(knowledge_shelves, knowledge_shelves.c.number == knowledge_documents.c.shelf)
+            .where(knowledge_shelves.c.owner == caller.user_id, knowledge_shelves.c.name == base_id)
+        )
+        return tuple(connection.execute(left).scalars())
+
+    async def scrub(self) -> bool:
+        """Remove the erased words from the indexes, and what the log of the database holds; False if that is read."""
+        for index in ("recall_words", "knowledge_words"):
+            pages = -_MERGED  # a negative number begins a merge of all that there is
+            while await self._database.write(partial(_merged, index, pages)):
+                pages = _MERGED
+        return await self._database.truncate_log()
+
+
+def _merged(index: str, pages: int, connection: Connection) -> bool:
+    """Merge some of an index of words, which lets go of those that were removed; False if all of it is merged."""
+    count = text("SELECT total_changes()")
+    before = connection.execute(count).scalar_one()
+    connection.execute(text(f"INSERT INTO {index} ({index}, rank) VALUES ('merge', :pages)"), {"pages": pages})
+    return bool(connection.execute(count).scalar_one() - before >= 2)
+
+
+def _erase_requests(connection: Connection, caller: Caller, conversation_id: str, base_id: str) -> None:
+    """Erase the bodies of requests; a block that another request holds too is not of the base, and stays."""
+    found = all_requests(connection, caller, conversation_id)
+    closed = [one for one in found if base_id in one.made_from]
+    kept = {mark for one in found if base_id not in one.made_from for part in one.segments for mark in part.blocks}
+    erased = {mark for one in closed for part in one.segments for mark in part.blocks} - kept
+    of = (blocks.c.conversation_id == conversation_id, blocks.c.owner == caller.user_id)
+    for mark in sorted(erased):
+        connection.execute(update(blocks).where(*of, blocks.c.digest == mark).values(data=_BLOCK))
+    rows = select(requests.c.id, requests.c.segments, requests.c.said).where(
+        requests.c.id.in_([one.id for one in closed]), requests.c.owner == caller.user_id
+    )
+    for row in connection.execute(rows).mappings().all():
+        changed: Row = {
+            "head": {},
+            "notes": (),
+            "segments": tuple(_unlabelled(one) for one in row["segments"]),
+            "said": None if row["said"] is None else replace(row["said"], text=WITHHELD_ANSWER),
+        }
+        connection.execute(update(requests).where(requests.c.id == row["id"]).values(**changed))
+
+
+def _unlabelled(segment: StoredSegment) -> StoredSegment:
+    return replace(segment, label=segment.kind)
+
+
+def _erase_turn(connection: Connection, caller: Caller, turn_id: str, base_id: str) -> None:
+    """Erase the packets and the messages of a turn of which anything was made from a base."""
+    if base_id not in bases_of_turn(connection, caller, turn_id):
+        return
+    _erase_packets(connection, caller, turn_id)
+    mine = (messages.c.turn_id == turn_id, messages.c.owner == caller.user_id)
+    for row in connection.execute(select(messages).where(*mine)).mappings().all():
+        changed = _told_without(row, base_id) if row["seq"] == 0 else _step_without(row, base_id)
+        if changed:
+            connection.execute(update(messages).where(messages.c.id == row["id"]).values(**changed))
+            if row["seq"]:
+                forget_source(connection, caller, row["id"])
+
+
+def _erase_packets(connection: Connection, caller: Caller, turn_id: str) -> None:
+    mine = (journal.c.turn_id == turn_id, journal.c.owner == caller.user_id)
+    rows = connection.execute(select(journal).where(*mine).order_by(journal.c.first)).mappings().all()
+    lines = [line for row in rows for line in row["data"].split(b"\n") if line]
+    if not lines:
+        return
+    connection.execute(delete(journal).where(*mine))
+    given = b"\n".join(packets_held_back(lines))
+    kept = {"turn_id": turn_id, "owner": caller.user_id, "first": rows[0]["first"], "last": rows[-1]["last"]}
+    connection.execute(insert(journal), {**kept, "data": given})
+
+
+def _told_without(row: RowMapping, base_id: str) -> Row:
+    """What changes of a user message; nothing where its dynamic context told nothing of the base."""
+    return {"dynamic": "", "dynamic_whys": (), "made_from": ()} if base_id in row["made_from"] else {}
+
+
+def _step_without(row: RowMapping, base_id: str) -> Row:
+    """What changes of a step; nothing where it was not made from the base."""
+    step = step_of(row)
+    [held] = with_held_back([step], {base_id})
+    if held == step:
+        return {}
+    return values(messages, held, made_from=tuple(base for base in held.made_from if base != base_id))
+
+
+def _erase_beside(connection: Connection, caller: Caller, conversation_id: str, base_id: str) -> None:
+    """Erase summaries, found documents, the title, and what commands answered and the queue held."""
+    summary = {"summary": WITHHELD_SUMMARY, "summary_tokens": count_tokens(WITHHELD_SUMMARY), "summary_check": {}}
+    summary |= {"made_from": (), "embedding": None, "embedding_model": None}
+    for row in _rows_of(connection, caller, sessions, conversation_id):
+        if base_id in row["made_from"]:
+            connection.execute(update(sessions).where(sessions.c.id == row["id"]).values(**summary))
+            forget_source(connection, caller, row["id"])
+    for row in _rows_of(connection, caller, found_documents, conversation_id):
+        if base_id in row["made_from"]:
+            data = WITHHELD_DOCUMENT.format(number=row["document"]).encode()
+            document = {"title": WITHHELD_TITLE, "url": None, "data": data, "digest": digest(row["id"].encode(), data)}
+            this = found_documents.c.id == row["id"]
+            connection.execute(update(found_documents).where(this).values(**document, made_from=()))
+    of_conversation = conversations.c.id == conversation_id, conversations.c.owner == caller.user_id
+    titled = connection.execute(select(conversations.c.title_made_from).where(*of_conversation)).scalar_one_or_none()
+    if base_id in (titled or ()):
+        untitled = update(conversations).where(*of_conversation)
+        connection.execute(untitled.values(title=WITHHELD_TITLE, title_made_from=()))
+    for row in _rows_of(connection, caller, queued_messages, conversation_id):
+        if base_id in row["payload"].get("made_from", ()):
+            payload = {name: [] if name in _TOLD else value for name, value in row["payload"].items()}
+            connection.execute(update(queued_messages).where(queued_messages.c.id == row["id"]).values(payload=payload))
+    for row in _rows_of(connection, caller, notices, conversation_id):
+        if row["kind"] is NoticeKind.COMMAND and row["name"] in _QUOTE:
+            connection.execute(update(notices).where(notices.c.id == row["id"]).values(text=WITHHELD_ANSWER))
+
+
+def _rows_of(connection: Connection, caller: Caller, table: Table, conversation_id: str) -> Sequence[RowMapping]:
+    query = select(table).where(table.c.conversation_id == conversation_id, table.c.owner == caller.user_id)
+    return connection.execute(query).mappings().all()
