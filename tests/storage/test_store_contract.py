@@ -143,10 +143,15 @@ BY_ID: dict[str, Call] = {
     "decisions": lambda store, caller: store.conversations.decisions(caller, "conv_1"),
     "decision_page": lambda store, caller: store.conversations.decision_page(caller, "conv_1", PageQuery()),
     "append_journal": lambda store, caller: store.turns.append_journal([entry(1, owner=caller)]),
+    "is_closed": lambda store, caller: store.turns.is_closed(caller, "turn_1"),
     "journal": lambda store, caller: store.turns.journal(caller, "turn_1", 0),
 }
 
 WITHOUT_ID = {
+    "conversations_of_base",
+    "documents_left",
+    "erase_base",
+    "scrub",
     "add_agent",
     "agents",
     "projects",
