@@ -14,7 +14,7 @@ from lamella.core.access import BaseContent, GrantLevel
 from lamella.core.json import encode_text
 from lamella.core.knowledge import WITHHELD_REQUEST, WITHHELD_TITLE
 from lamella.core.messages import ToolCall
-from lamella.llm.scripted import Gate, Happening, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import Gate, ReplayEvent, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from lamella.tools.knowledge_base_search import NAME
@@ -51,7 +51,7 @@ async def read_in_full(app: App, client: ServerClient, model: ScriptedModel, bas
     await app.access.change_base(ANN, base, lambda _: about, app.clock.now())
     await grant(app, base, GrantLevel.FULL)
     conversation = await client.conversation()
-    thinking: list[Happening] = [deltas.ReasoningDelta(0, SAYS), deltas.TextDelta(1, f"It is {SAYS} [1].")]
+    thinking: list[ReplayEvent] = [deltas.ReasoningDelta(0, SAYS), deltas.TextDelta(1, f"It is {SAYS} [1].")]
     model.then(SEARCH, [*thinking, *saying()], saying(CANARIES[0]))
     await client.send(conversation, "What is owed?", knowledge_base_ids=[base])
     await ended_job(app, conversation, "title")
