@@ -364,7 +364,7 @@ def _uncovered(sentences: Sequence[Checked], shown: Shown, told: Sequence[frozen
 def _is_too_much(sentence: set[str], known: set[str], new: set[str]) -> bool:
     """Whether new words bring what is known of a sentence over the bound; what is known already may be said again."""
     covered = sentence & (known | new)
-    return bool(sentence & new - known) and len(covered) >= max(LONGEST_RUN, MOST_COVERED * len(sentence))
+    return bool(sentence & new - known) and (len(covered) >= LONGEST_RUN or _is_covered(len(covered), len(sentence)))
 
 
 def _is_disguised(read: Sequence[Sequence[Token]], lexicon: Lexicon, shown: Shown) -> bool:
