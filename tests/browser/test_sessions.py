@@ -95,7 +95,7 @@ def test_a_compaction_is_undone_at_its_divider(page: Page, settling: Server, wat
     divider.locator("summary").click()
     part(divider, "undo").focus()
     page.keyboard.press("Enter")
-    expect(part(page, "confirm")).to_contain_text("in full again")
+    expect(part(page, "confirm")).to_contain_text("in full")
     page.keyboard.press("Escape")
     expect(part(page, "confirm")).to_have_count(0)
     part(divider, "undo").click()
