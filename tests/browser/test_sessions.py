@@ -66,7 +66,7 @@ def test_a_compaction_in_the_background_is_heard_of_and_its_session_can_be_gone_
     page.keyboard.press("Escape")
     expect(part(page, "sessions-panel")).to_have_count(0)
     expect(part(page, "sessions-open")).to_be_focused()
-    expect(part(page, "told").last).to_contain_text("Session 1 goes on, in full")
+    expect(part(page, "told").last).to_contain_text("Session 1 continues in full")
     assert watched.complaints == []
 
 

@@ -89,7 +89,7 @@ def test_what_was_said_is_found_and_its_session_resumed(folder: Path) -> None:
     assert nothing.exit_code == 0
     assert nothing.stdout.startswith("Nothing was found.\nSearched by words alone: ")
     assert "LAMELLA_EMBEDDING_MODEL=minilm" in nothing.stdout
-    assert "Session 1 goes on, in full" in ran(folder, "resume", first["id"]).stdout
+    assert "Session 1 continues in full" in ran(folder, "resume", first["id"]).stdout
     assert [one["current"] for one in listed(folder)] == [True, False]
     answer = json.loads(ran(folder, "resume", second["id"], "--json").stdout)
     assert (answer["object"], answer["name"]) == ("command", "resume")

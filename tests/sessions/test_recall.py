@@ -227,7 +227,7 @@ async def test_words_resume_the_one_session_that_has_them(tmp_path: Path) -> Non
         conversation = await three_sessions(client, model)
         answer = await resume(client, conversation, "what about Rembrandt")
         assert (answer["data"]["number"], answer["data"]["in_full"]) == (1, True)
-        assert "Session 1 goes on" in answer["answer"]
+        assert "Session 1 continues" in answer["answer"]
 
 
 UNSURE = [

@@ -239,7 +239,7 @@ def _cause(error: BaseException) -> str:
         case OSError(errno=number) if number in _NO_ROUTE:
             return "there is no route to this address"
         case zlib.error():
-            return "its answer can't be decompressed"
+            return "its answer can't be unpacked"
         case _:
             status = getattr(getattr(error, "response", None), "status_code", None)
             return f"it answered {status}" if isinstance(status, int) else ""
