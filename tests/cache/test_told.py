@@ -21,12 +21,18 @@ CHANGED = (segment("system", content="another"), OLD[1])
     ("segments", "read", "diagnosis", "said", "agrees"),
     [
         (OLD, 0, Diagnosis("msg_1", CacheVerdict.SAME), "nothing in the request kept its cache from being read.", True),
-        (OLD, 0, Diagnosis("msg_1", CacheVerdict.CHANGED, "tools_changed", 12_400), "not what was found here.", False),
+        (
+            OLD,
+            0,
+            Diagnosis("msg_1", CacheVerdict.CHANGED, "tools_changed", 12_400),
+            "differs from the cause found here.",
+            False,
+        ),
         (
             OLD,
             12_400,
             Diagnosis("msg_1", CacheVerdict.CHANGED, "tools_changed"),
-            "which is not what was found here.",
+            "which differs from the cause found here.",
             False,
         ),
         (
@@ -40,10 +46,10 @@ CHANGED = (segment("system", content="another"), OLD[1])
             CHANGED,
             0,
             Diagnosis("msg_1", CacheVerdict.CHANGED, "model_changed"),
-            "which is not what was found here.",
+            "which differs from the cause found here.",
             False,
         ),
-        (CHANGED, 0, Diagnosis("msg_1", CacheVerdict.SAME), "which is not what was found here.", False),
+        (CHANGED, 0, Diagnosis("msg_1", CacheVerdict.SAME), "which differs from the cause found here.", False),
         (
             CHANGED,
             0,

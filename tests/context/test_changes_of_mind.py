@@ -125,8 +125,8 @@ def order(*kinds: Kind) -> tuple[Slot, ...]:
         ({"old_results": OldResults.NOTICE}, "step: results that are replaced when a turn is over have the lifetime"),
         ({"slots": order(Kind.SYSTEM, Kind.TOOLS)}, "tools: it can't come after system"),
         ({"slots": order(Kind.TOOLS, Kind.SYSTEM, Kind.PROJECT, Kind.AGENT)}, "agent: it can't come after project"),
-        ({"slots": order(Kind.TOOLS, Kind.SYSTEM, Kind.STEP)}, "can't stand behind step"),
-        ({"slots": order(Kind.REMINDER)}, "can't stand behind reminder"),
+        ({"slots": order(Kind.TOOLS, Kind.SYSTEM, Kind.STEP)}, "can't come after step"),
+        ({"slots": order(Kind.REMINDER)}, "can't come after reminder"),
     ],
 )
 def test_a_table_that_cannot_hold_is_refused(fields: dict[str, object], words: str) -> None:
