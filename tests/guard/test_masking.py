@@ -149,6 +149,11 @@ def test_a_surname_before_a_chinese_title_is_a_name_though_it_is_a_word() -> Non
     assert masked("黄河主任建议检查。项目经理同意。", "zh").text == "[name]主任建议检查.项目经理同意."
 
 
+def test_a_row_of_katakana_is_no_row_of_short_words() -> None:
+    assert "シラ" not in masked("塗料シラツキの試験は終わりました。データは残ります。", "ja").text
+    assert "データ" in masked("塗料シラツキの試験は終わりました。データは残ります。", "ja").text
+
+
 @pytest.mark.parametrize(
     ("code", "text"),
     [("es", "Dura una hora y media en la casa."), ("ru", "Это длится полчаса в доме."), ("ru", "Это месяц с лишним.")],

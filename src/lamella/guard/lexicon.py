@@ -136,6 +136,8 @@ def _pattern(code: str) -> re.Pattern[str]:
     )
 
 
+_KATAKANA = re.compile("[\u30a1-\u30fc]")
+
 _OTHER_SCRIPT = frozenset({"ru", "zh", "ja"})
 
 
@@ -312,7 +314,7 @@ class Lexicon:
         """The words, with single characters in a row as one: `王小明` is no row of three words."""
         waiting: tuple[int, int] | None = None
         for start, end in cuts:
-            if end - start == 1 and text[start] not in self.language.function_words:
+            if self._is_piece(text, start, end):
                 waiting = (waiting[0] if waiting else start), end
                 continue
             if waiting:
@@ -321,6 +323,13 @@ class Lexicon:
             yield start, end
         if waiting:
             yield waiting
+
+    def _is_piece(self, text: str, start: int, end: int) -> bool:
+        """Whether a cut is no word by itself: one character, or two of a longer row of katakana, as in シラツキ."""
+        if end - start == 1:
+            return text[start] not in self.language.function_words
+        alone = not _KATAKANA.match(text[start - 1 : start]) and not _KATAKANA.match(text[end : end + 1])
+        return end - start == 2 and _KATAKANA.match(text[start:end]) is not None and not alone
 
     def _is_word(self, word: str) -> bool:
         spoken = self.language
