@@ -23,7 +23,7 @@ from lamella.guard.lexicon import Lexicon
 PACKAGES = ("wordfreq", "simplemma")
 
 LEAST_FREQUENCY = 2.6
-"""Zipf, log10 per billion words: rarer words may not be said. At 3.5 most summaries lose half of their sentences."""
+"""Zipf, log10 per billion words: rarer words may not be said. At 3.5 fewer honest sentences are kept."""
 
 
 @lru_cache(maxsize=len(CODES))
