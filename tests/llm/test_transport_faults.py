@@ -10,21 +10,15 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from lamella.core.errors import ProviderError, ProviderRefusedRequest, ProviderStreamBroken, ProviderUnreachable
 from lamella.llm.embeddings import OpenAIEmbeddings
 
 from .provider import VENDORS, Heard, connected, context, listen, request_of
-from .raw_server import http
+from .raw_server import http, self_signed
 
 pytestmark = pytest.mark.anyio
 
@@ -166,31 +160,6 @@ async def test_a_name_that_nobody_has_and_a_port_where_nobody_listens(vendor: st
     ):
         error = expect_plain((await heard(vendor, url)).error, said)
         assert type(error) is ProviderUnreachable
-
-
-def self_signed(folder: Path) -> ssl.SSLContext:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "provider")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path = folder / "provider.pem"
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + private)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path)
-    return context
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
