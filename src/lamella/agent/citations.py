@@ -179,17 +179,17 @@ class CitationWatch:
             for packet in await self._packets(found)
         ]
 
-    async def _packets(self, found: FoundCitation) -> list[Cited]:
-        numbers = [self._of(item) for item in found.items]
+    async def _packets(self, citation: FoundCitation) -> list[Cited]:
+        numbers = [self._of(item) for item in citation.items]
         whole, known = all(numbers), sum(1 for documents in numbers if documents)
-        if known * 2 < len(numbers) or any(item.first == 0 for item in found.items):
+        if known * 2 < len(numbers) or any(item.first == 0 for item in citation.items):
             return []
         packets: dict[int, list[Cited]] = {}
-        for item, documents in zip(found.items, numbers, strict=True):
-            place = (found.start, found.end) if whole else (item.start, item.end)
+        for item, documents in zip(citation.items, numbers, strict=True):
+            place = (citation.start, citation.end) if whole else (item.start, item.end)
             for number in documents:
                 if number not in packets:
-                    packets[number] = await self._cited(number, place, statement_before(found.before))
+                    packets[number] = await self._cited(number, place, statement_before(citation.before))
         return [packet for made in packets.values() for packet in made]
 
     def _of(self, item: Item) -> Sequence[int]:

@@ -249,21 +249,21 @@ class StateContainer:
         return tuple(self._ends)
 
 
-def _spent(opened: OpenStep, step: Step) -> Usage:
+def _spent(open_step: OpenStep, step: Step) -> Usage:
     """The usage of an interrupted step: what the provider reported, and an estimate of the rest.
 
     Anthropic reports the input and an output of 1 at the beginning, OpenAI both only at the end. An output that was
     reported before the last part of the answer, or is implausible for its length, is replaced by our own count.
     """
-    said, birth = opened.usage, opened.birth
-    if not opened.began or opened.drained:
-        return said
+    reported, birth = open_step.usage, open_step.birth
+    if not open_step.began or open_step.drained:
+        return reported
     streamed = int(step.tokens * birth.factor)
-    if said == Usage():
+    if reported == Usage():
         return replace(birth.estimate, output=streamed).doubted()
-    if opened.is_billed and said.can_have_said(streamed):
-        return said
-    return replace(said, output=max(said.output, streamed), estimated=True)
+    if open_step.is_billed and reported.can_have_said(streamed):
+        return reported
+    return replace(reported, output=max(reported.output, streamed), estimated=True)
 
 
 def with_digests(step: Step, digests: Mapping[str, str]) -> Step:
@@ -274,16 +274,16 @@ def with_digests(step: Step, digests: Mapping[str, str]) -> Step:
     return replace(step, results=results)
 
 
-def build_step(opened: OpenStep, parts: tuple[AnswerPart, ...], counter: TokenCounter) -> Step:
+def build_step(step: OpenStep, parts: tuple[AnswerPart, ...], counter: TokenCounter) -> Step:
     """The step in its stored form, with results in call order."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
-    results = tuple(opened.results[call.id] for call in calls if call.id in opened.results)
-    birth = opened.birth
+    results = tuple(step.results[call.id] for call in calls if call.id in step.results)
+    birth = step.birth
     return Step(
         id=birth.id,
         model=birth.model,
         parts=parts,
-        stop_reason=opened.stop_reason or StopReason.INTERRUPTED,
+        stop_reason=step.stop_reason or StopReason.INTERRUPTED,
         made_after=birth.made_after,
         tokens=sum(_count(part, counter) for part in parts) + sum(_result_count(r, counter) for r in results),
         reminder=birth.reminder,
@@ -316,17 +316,17 @@ CUT_CALL = (
 _OTHER_WORDS = "Say it in other words, or choose another model."
 
 
-def nothing_of(opened: OpenStep, model: str, most: int) -> ProviderError | None:
+def nothing_of(step: OpenStep, model: str, most: int) -> ProviderError | None:
     """Why an inference ended with neither text nor a call. Returns None if it had one.
 
     `most` is the output limit in tokens.
     """
-    parts = opened.parts()
-    if opened.call_ids or any(isinstance(part, Text) and not part.text.isspace() for part in parts):
+    parts = step.parts()
+    if step.call_ids or any(isinstance(part, Text) and not part.text.isspace() for part in parts):
         return None
-    match opened.stop_reason:
+    match step.stop_reason:
         case StopReason.REFUSAL:
-            return ProviderRefusedAnswer(f"{model} refused to answer{_because(opened.why)}", hint=_OTHER_WORDS)
+            return ProviderRefusedAnswer(f"{model} refused to answer{_because(step.why)}", hint=_OTHER_WORDS)
         case StopReason.MAX_TOKENS:
             thinking = " all of them for thinking," if parts else ""
             return OutputLimitReached(
@@ -340,12 +340,12 @@ def nothing_of(opened: OpenStep, model: str, most: int) -> ProviderError | None:
             )
 
 
-def may_ask_again(failure: ProviderError, opened: OpenStep) -> bool:
+def may_ask_again(failure: ProviderError, step: OpenStep) -> bool:
     """Whether to ask the model once more after `nothing_of`. Not after a refusal or long thinking, which would repeat:
     only if the attempt cost nothing and showed nothing. A model that ended without a word is told so and asked to
     answer.
     """
-    return isinstance(failure, ProviderAnsweredNothing) or (opened.usage == Usage() and not opened.has_blocks)
+    return isinstance(failure, ProviderAnsweredNothing) or (step.usage == Usage() and not step.has_blocks)
 
 
 def no_room_for_calls(step: Step, cut: Collection[str], model: str, most: int) -> OutputLimitReached:

@@ -69,7 +69,7 @@ class RunHooks:
         """Ask the user about a call of the tool `name`, and wait for the answer."""
         return Verdict(False, "nobody can be asked here.")
 
-    async def keep_document(self, found: FoundDocument, tokens: int) -> Attachment:
+    async def keep_document(self, document: FoundDocument, tokens: int) -> Attachment:
         """Store a document that a tool found, and return it with its number. Raises `ToolFailed` if none can be
         stored.
         """

@@ -48,7 +48,7 @@ class ShownBlocks:
 
 async def run_step(
     stream: AsyncIterator[Delta],
-    opened: OpenStep,
+    step: OpenStep,
     emitter: Emitter,
     shown: ShownBlocks,
     citations: CitationWatch,
@@ -62,10 +62,10 @@ async def run_step(
     sent = 0
     async with aclosing(stream) as source:  # type: ignore[type-var]  # every adapter's stream is a generator
         async for delta in source:
-            opened.feed(delta)
+            step.feed(delta)
             if isinstance(delta, deltas.Opened):
                 began()
-            packet, block = _packet(delta, opened.call_ids)
+            packet, block = _packet(delta, step.call_ids)
             if packet is None or block is None:
                 continue
             if block not in places:

@@ -137,22 +137,22 @@ class Loop:
         asked = await self._runner.ask(StepRequest(index, self._steps, sampling, last))
         return await self._finish(asked, last=last)
 
-    async def _finish(self, asked: StepResult, *, last: bool) -> ClosedStep:
+    async def _finish(self, result: StepResult, *, last: bool) -> ClosedStep:
         """Run the calls, if any, and close the step."""
-        opened = asked.opened
+        opened = result.opened
         parts = opened.parts()
         calls = [part for part in parts if isinstance(part, ToolCall)]
         if calls:
-            places = asked.places.items()
+            places = result.places.items()
             block_of = {opened.call_ids[block]: shown for block, shown in places if block in opened.call_ids}
             await self._call(opened, calls, block_of, last=last)
         step = build_step(opened, parts, self._services.counter)
         self._container.close(step, opened.end(opened.usage, self._run.model.facts.cost(opened.usage)))
         return ClosedStep(step, opened.why, opened.cut_calls)
 
-    async def _call(self, opened: OpenStep, calls: list[ToolCall], block_of: Mapping[str, int], *, last: bool) -> None:
+    async def _call(self, step: OpenStep, calls: list[ToolCall], block_of: Mapping[str, int], *, last: bool) -> None:
         def done(result: ToolResult, seconds: float | None = None) -> None:
-            opened.results[result.call_id] = result
+            step.results[result.call_id] = result
             self._emitter.emit(
                 ToolResultPacket(
                     call_id=result.call_id,
@@ -168,7 +168,7 @@ class Loop:
 
         running = []
         for call in calls:
-            refusal = self._refusal(call, opened, last=last)
+            refusal = self._refusal(call, step, last=last)
             if refusal is None:
                 running.append(call)
             else:
@@ -191,21 +191,21 @@ class Loop:
             project_files=tuple(file.file_id for file in project.files) if project is not None else (),
             room=self._runner.room // len(running),
         )
-        self._documents.made_from = frozenset(opened.birth.made_from)
+        self._documents.made_from = frozenset(step.birth.made_from)
         registry = self._services.registry.only(self._turn.tools)
-        await ToolRunner(registry).run(running, scope, opened.malformed, done)
+        await ToolRunner(registry).run(running, scope, step.malformed, done)
         self._citations.know(self._documents.kept)
 
-    def _refusal(self, call: ToolCall, opened: OpenStep, *, last: bool) -> str | None:
+    def _refusal(self, call: ToolCall, step: OpenStep, *, last: bool) -> str | None:
         """Why a call is not run. Returns None if it is.
 
         If several models answer, only one may run calls with side effects; the others need the user's approval.
         """
-        if opened.stop_reason is StopReason.REFUSAL:
+        if step.stop_reason is StopReason.REFUSAL:
             return REFUSED_CALL
         if last:
             return LIMIT_REACHED
-        if call.id in opened.cut_calls:
+        if call.id in step.cut_calls:
             return CUT_CALL.format(most=f"{self._run.sampling.max_output:,}")
         if not self._hooks.may_act(self._run.id) and self._services.registry.acts_unasked(call.name):
             return NOT_ACTING
@@ -224,10 +224,10 @@ class KeptDocuments:
         self.made_from: frozenset[str] = frozenset()
         self.kept: tuple[Attachment, ...] = ()
 
-    async def keep(self, found: FoundDocument) -> Attachment:
+    async def keep(self, document: FoundDocument) -> Attachment:
         """See `Documents`."""
-        tokens = await asyncio.to_thread(self._counter.count, found.text)
-        made = replace(found, made_from=tuple(sorted(self.made_from.union(found.made_from))))
+        tokens = await asyncio.to_thread(self._counter.count, document.text)
+        made = replace(document, made_from=tuple(sorted(self.made_from.union(document.made_from))))
         kept = await self._hooks.keep_document(made, tokens)
         self.kept = (*(other for other in self.kept if other.file_id != kept.file_id), kept)
         return kept

@@ -66,7 +66,7 @@ class Window:
 
 def window(
     model: ChatModel,
-    given: AgentTurn,
+    turn: AgentTurn,
     tools: Sequence[Tool | Callable[..., object]] = (),
     *,
     clock: Clock | None = None,
@@ -75,7 +75,7 @@ def window(
 
     Raises `ContextLengthExceeded` if the message does not fit.
     """
-    return window_of(run(model, given, tools, clock=clock))
+    return window_of(run(model, turn, tools, clock=clock))
 
 
 def window_of(answer: AgentRun) -> Window:

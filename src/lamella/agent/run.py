@@ -205,30 +205,30 @@ class AgentRun:
     """
 
     def __init__(
-        self, model: ChatModel, given: AgentTurn, registry: Registry, hooks: RunHooks, clock: Clock, ids: Ids
+        self, model: ChatModel, turn: AgentTurn, registry: Registry, hooks: RunHooks, clock: Clock, ids: Ids
     ) -> None:
         counter = ApproximateCounter()
-        self._given = given
+        self._given = turn
         self._hooks = hooks
-        self._services = AgentServices(registry, given.ledger, clock, ids, counter)
-        tokens = counter.count(given.text)
-        user = UserMessage(ids.new("msg"), given.text, clock.now(), "UTC", tokens, given.attachments)
+        self._services = AgentServices(registry, turn.ledger, clock, ids, counter)
+        tokens = counter.count(turn.text)
+        user = UserMessage(ids.new("msg"), turn.text, clock.now(), "UTC", tokens, turn.attachments)
         self._turn = TurnInput(
             caller=Caller("local"),
             conversation_id="local",
-            system=given.system,
+            system=turn.system,
             tools=registry.specs(),
-            history=given.history,
+            history=turn.history,
             turn=Turn(ids.new("turn"), user),
-            layout=given.layout,
-            policy=policy_named(given.layout.markers),
-            agent=given.agent,
+            layout=turn.layout,
+            policy=policy_named(turn.layout.markers),
+            agent=turn.agent,
         )
         self._run = Run(
-            _run_input(ids.new("run"), model, given),
+            _run_input(ids.new("run"), model, turn),
             StateContainer(counter, set(self._turn.call_ids)),
-            given.line,
-            given.decisions,
+            turn.line,
+            turn.decisions,
         )
 
     async def __aiter__(self) -> AsyncIterator[Packet]:
@@ -306,7 +306,7 @@ class AgentRun:
 
 def run(
     model: ChatModel,
-    given: AgentTurn,
+    turn: AgentTurn,
     tools: Sequence[Tool | Callable[..., object]] = (),
     hooks: RunHooks | None = None,
     *,
@@ -319,23 +319,23 @@ def run(
     """
     clock = clock or SystemClock()
     registry = Registry(function_tool(tool) if callable(tool) else tool for tool in tools)
-    return AgentRun(model, given, registry, hooks or RunHooks(), clock, ids or RandomIds(clock))
+    return AgentRun(model, turn, registry, hooks or RunHooks(), clock, ids or RandomIds(clock))
 
 
-def _run_input(id: str, model: ChatModel, given: AgentTurn) -> RunInput:
-    output = min(given.max_output, model.facts.max_output)
+def _run_input(id: str, model: ChatModel, turn: AgentTurn) -> RunInput:
+    output = min(turn.max_output, model.facts.max_output)
     free = model.facts.window - output
     return RunInput(
         id=id,
         model=model,
         account="local",
-        budget=min(given.budget or free, free),
-        sampling=Sampling(output, given.thinking_effort),
-        calibration=given.calibration or model.facts.token_factor,
-        decisions=given.decisions,
-        step_limit=given.step_limit,
+        budget=min(turn.budget or free, free),
+        sampling=Sampling(output, turn.thinking_effort),
+        calibration=turn.calibration or model.facts.token_factor,
+        decisions=turn.decisions,
+        step_limit=turn.step_limit,
         ttl=None,
         headers=lambda purpose, number: {},
         can_compact=True,
-        billed_local=given.line.record.local_tokens if given.line is not None and given.calibration else 0,
+        billed_local=turn.line.record.local_tokens if turn.line is not None and turn.calibration else 0,
     )

@@ -381,23 +381,23 @@ class StepRunner:
             )
         )
 
-    async def _infer(self, index: int, prepared: Prepared, opened: OpenStep) -> dict[int, int]:
+    async def _infer(self, index: int, prepared: Prepared, step: OpenStep) -> dict[int, int]:
         stream = self._run.model.stream(prepared.request, dict(self._run.headers("chat", index)))
         if self._kept_back is not None:
             stream = without_kept_back(stream, self._kept_back)
         try:
             places = await run_step(
                 stream,
-                opened,
+                step,
                 self._emitter,
                 self._shown,
                 self._citations,
                 lambda: note_written(prepared.plan, self._services.ledger, prepared.facts),
             )
         except LamellaError as error:
-            opened.error = error.as_dict()
+            step.error = error.as_dict()
             raise
-        opened.drained = True
+        step.drained = True
         return places
 
     def _calibrate(self, report: Report, usage: Usage) -> None:

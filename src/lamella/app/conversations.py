@@ -64,13 +64,13 @@ class Conversations:
         """The layouts to choose from."""
         return self.library.layouts
 
-    async def create(self, caller: Caller, asked: NewConversation, key: str | None = None) -> Conversation:
+    async def create(self, caller: Caller, request: NewConversation, key: str | None = None) -> Conversation:
         """Create a conversation with the current system prompt and tools.
 
         Raises `InvalidRequest` for unknown names, `NotFound` for a foreign agent or project. If the Idempotency-Key was
         used before for the same, returns that conversation.
         """
-        new = await self._new(caller, asked)
+        new = await self._new(caller, request)
 
         async def make(id: str) -> Conversation:
             conversation = replace(new, id=id)
@@ -79,29 +79,29 @@ class Conversations:
 
         return await self.once.create(
             caller,
-            CreationRequest(key, "conversations", asked),
+            CreationRequest(key, "conversations", request),
             new.id,
             lambda id: self.store.conversations.conversation(caller, id),
             make,
         )
 
-    async def _new(self, caller: Caller, asked: NewConversation) -> Conversation:
-        agent = await self._agent(caller, asked.agent_id)
-        if asked.project_id is not None:
-            await self.store.library.project(caller, asked.project_id)
+    async def _new(self, caller: Caller, request: NewConversation) -> Conversation:
+        agent = await self._agent(caller, request.agent_id)
+        if request.project_id is not None:
+            await self.store.library.project(caller, request.project_id)
         models = self.library.models
-        model = asked.model or (agent.model if agent is not None else None) or models.default
+        model = request.model or (agent.model if agent is not None else None) or models.default
         models.facts(model)
         named = agent.layout if agent is not None else None
-        layout = layout_named(asked.layout or named or DEFAULT, self.layouts)
-        policy = policy_named(asked.marker_policy or self.marker_policy or layout.markers)
+        layout = layout_named(request.layout or named or DEFAULT, self.layouts)
+        policy = policy_named(request.marker_policy or self.marker_policy or layout.markers)
         prompt = await self.library.current_prompt(caller)
         await self.library.registry.settled()
         now = self.clock.now()
         return Conversation(
             id=self.ids.new("conv"),
-            title=asked.title.strip(),
-            titled_by="user" if asked.title.strip() else "nobody",
+            title=request.title.strip(),
+            titled_by="user" if request.title.strip() else "nobody",
             model=model,
             layout=layout.name,
             marker_policy=policy.value,
@@ -109,35 +109,35 @@ class Conversations:
             tools=self.library.registry.specs(),
             created_at=now,
             updated_at=now,
-            agent_id=asked.agent_id,
-            project_id=asked.project_id,
+            agent_id=request.agent_id,
+            project_id=request.project_id,
             system_prompt_version=prompt.version,
-            thinking_effort=effort_named(asked.thinking_effort) if asked.thinking_effort is not None else None,
+            thinking_effort=effort_named(request.thinking_effort) if request.thinking_effort is not None else None,
         )
 
-    async def change(self, caller: Caller, conversation_id: str, asked: ConversationEdit) -> Conversation:
+    async def change(self, caller: Caller, conversation_id: str, edit: ConversationEdit) -> Conversation:
         """Change a conversation. Another model, layout or system prompt is stored as a decision.
 
         An agent's layout is set too, unless a layout is requested. Raises as `create` does.
         """
         before = await self.store.conversations.conversation(caller, conversation_id)
-        if asked.model is not None and asked.model != before.model:
-            self.library.models.facts(asked.model)
-        agent_id = asked.agent_id if isinstance(asked.agent_id, str) and asked.agent_id != before.agent_id else None
+        if edit.model is not None and edit.model != before.model:
+            self.library.models.facts(edit.model)
+        agent_id = edit.agent_id if isinstance(edit.agent_id, str) and edit.agent_id != before.agent_id else None
         agent = await self._agent(caller, agent_id)
-        layout = asked.layout or (agent.layout if agent is not None else None)
+        layout = edit.layout or (agent.layout if agent is not None else None)
         prompt = None
-        if asked.system_prompt_version is not None:
-            prompt = await self.library.prompt(caller, asked.system_prompt_version)
+        if edit.system_prompt_version is not None:
+            prompt = await self.library.prompt(caller, edit.system_prompt_version)
         change = ConversationChange(
-            title=asked.title,
-            model=asked.model,
+            title=edit.title,
+            model=edit.model,
             layout=layout_named(layout, self.layouts).name if layout is not None else None,
-            marker_policy=self._policy(before, asked, layout),
+            marker_policy=self._policy(before, edit, layout),
             system_prompt=prompt,
-            agent_id=asked.agent_id,
-            project_id=asked.project_id,
-            thinking_effort=_effort(asked.thinking_effort),
+            agent_id=edit.agent_id,
+            project_id=edit.project_id,
+            thinking_effort=_effort(edit.thinking_effort),
         )
         decided = tuple(self._decisions(caller, before, change))
         return await self.store.conversations.change_conversation(
@@ -157,10 +157,10 @@ class Conversations:
         change = ConversationChange(tools=specs, decisions=decisions)
         return await self.store.conversations.change_conversation(caller, conversation_id, change, self.clock.now())
 
-    def _policy(self, before: Conversation, asked: ConversationEdit, layout: str | None) -> str | None:
+    def _policy(self, before: Conversation, edit: ConversationEdit, layout: str | None) -> str | None:
         """The requested marker policy. The default of a layout changes with the layout."""
-        if asked.marker_policy is not None:
-            return policy_named(asked.marker_policy).value
+        if edit.marker_policy is not None:
+            return policy_named(edit.marker_policy).value
         own = self.layouts.get(before.layout)
         if layout is None or own is None or own.markers != before.marker_policy:
             return None

@@ -36,7 +36,7 @@ class IdempotentCreation:
     async def create(
         self,
         caller: Caller,
-        asked: CreationRequest,
+        request: CreationRequest,
         id: str,
         find: Callable[[str], Awaitable[MadeT]],
         make: Callable[[str], Awaitable[MadeT]],
@@ -46,11 +46,13 @@ class IdempotentCreation:
         Raises `IdempotencyMismatch` if the key was used with another route or body, and what `make` raises; then the
         key is free again.
         """
-        if asked.key is None:
+        if request.key is None:
             return await make(id)
         async with self._lock:
-            fingerprint = digest(encode(asked.body))
-            bound = await self._store.keys.claim_key(caller, asked.key, asked.route, fingerprint, id, self._clock.now())
+            fingerprint = digest(encode(request.body))
+            bound = await self._store.keys.claim_key(
+                caller, request.key, request.route, fingerprint, id, self._clock.now()
+            )
             try:
                 return await find(bound)
             except NotFound:
@@ -58,5 +60,5 @@ class IdempotentCreation:
             try:
                 return await make(bound)
             except LamellaError:
-                await self._store.keys.release_key(caller, asked.key)
+                await self._store.keys.release_key(caller, request.key)
                 raise

@@ -140,47 +140,47 @@ class Library:
 
     # Agents
 
-    async def create_agent(self, caller: Caller, given: Given, key: str | None = None) -> StoredAgent:
+    async def create_agent(self, caller: Caller, fields: Given, key: str | None = None) -> StoredAgent:
         """Create an agent. Raises `InvalidRequest` for unknown tools, model or layout, and for one that replaces the
         system prompt without a prompt.
         """
-        await self._check_agent(given, given.get("model"))
-        _checked(Agent("", **given))
+        await self._check_agent(fields, fields.get("model"))
+        _checked(Agent("", **fields))
 
         async def make(id: str) -> StoredAgent:
-            return await self.store.library.add_agent(caller, Agent(id, **given), self.clock.now())
+            return await self.store.library.add_agent(caller, Agent(id, **fields), self.clock.now())
 
         return await self.once.create(
             caller,
-            CreationRequest(key, "agents", given),
+            CreationRequest(key, "agents", fields),
             self.ids.new("agent"),
             lambda id: self.store.library.agent(caller, id),
             make,
         )
 
-    async def change_agent(self, caller: Caller, agent_id: str, given: Given) -> StoredAgent:
+    async def change_agent(self, caller: Caller, agent_id: str, fields: Given) -> StoredAgent:
         """The agent with these fields; raises `InvalidRequest` as `create_agent` does."""
         before = (await self.store.library.agent(caller, agent_id)).agent
-        await self._check_agent(given, given.get("model", before.model))
+        await self._check_agent(fields, fields.get("model", before.model))
         return await self.store.library.change_agent(
-            caller, agent_id, lambda now: _checked(replace(now, **given)), self.clock.now()
+            caller, agent_id, lambda now: _checked(replace(now, **fields)), self.clock.now()
         )
 
-    async def _check_agent(self, given: Given, model: str | None) -> None:
-        _check_filled(given, "name")
-        if (tools := given.get("tools")) is not None:
+    async def _check_agent(self, fields: Given, model: str | None) -> None:
+        _check_filled(fields, "name")
+        if (tools := fields.get("tools")) is not None:
             self._check_tools(tools)
-        if (layout := given.get("layout")) is not None:
+        if (layout := fields.get("layout")) is not None:
             layout_named(layout, self.layouts)
-        if given.get("model") is not None:
-            self.models.facts(given["model"])
-        if given.get("fallback_model") is not None:
-            self._check_fallback(given["fallback_model"])
-        if given.get("thinking_effort") is not None:
-            effort_named(given["thinking_effort"])
+        if fields.get("model") is not None:
+            self.models.facts(fields["model"])
+        if fields.get("fallback_model") is not None:
+            self._check_fallback(fields["fallback_model"])
+        if fields.get("thinking_effort") is not None:
+            effort_named(fields["thinking_effort"])
         for name in ("prompt", "reminder"):
-            if given.get(name):
-                await self._check_fits(given[name], name, model)
+            if fields.get(name):
+                await self._check_fits(fields[name], name, model)
 
     def _check_fallback(self, name: str) -> None:
         try:
@@ -321,9 +321,9 @@ class Library:
         return await self.once.create(caller, asked, str(following), find, make)
 
 
-def _check_filled(given: Given, *names: str) -> None:
+def _check_filled(fields: Given, *names: str) -> None:
     for name in names:
-        if name in given and not given[name].strip():
+        if name in fields and not fields[name].strip():
             raise InvalidRequest(f"The {name} is empty.", hint="Write something.", param=name)
 
 

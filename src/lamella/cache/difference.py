@@ -67,7 +67,7 @@ def difference(before: RequestRecord, request: RequestRecord, data: Mapping[str,
     return None
 
 
-def is_behind(found: Difference, before: RequestRecord, cached: int) -> bool:
+def is_behind(difference: Difference, before: RequestRecord, cached: int) -> bool:
     """Whether a difference is after the cached prefix of the request before, which has `cached` tokens up to its last
     marker.
 
@@ -75,9 +75,9 @@ def is_behind(found: Difference, before: RequestRecord, cached: int) -> bool:
     weights.
     """
     if before.markers:
-        return found.block > max(marker.index for marker in before.markers)
+        return difference.block > max(marker.index for marker in before.markers)
     ids = [segment.id for segment in before.segments]
-    front = sum(segment.tokens for segment in before.segments[: ids.index(found.segment.id)])
+    front = sum(segment.tokens for segment in before.segments[: ids.index(difference.segment.id)])
     whole = sum(segment.tokens for segment in before.segments)
     billed = before.usage.input if before.usage is not None else 0
     return bool(whole) and cached <= 1.02 * billed * front / whole
@@ -157,13 +157,13 @@ def origin_of(decision: Decision) -> Origin:
     return _BY_SUBJECT.get(decision.subject, Origin.SETTING)
 
 
-def undecided(found: Difference) -> tuple[Origin, str]:
+def undecided(difference: Difference) -> tuple[Origin, str]:
     """Who changed a prefix without a decision, and a description of the change, derived from the segment."""
-    old, new = found.segment, found.now
+    old, new = difference.segment, difference.now
     if old.kind == "tools":
-        how = "the tools are in another order" if found.reordered else "a tool is described differently"
+        how = "the tools are in another order" if difference.reordered else "a tool is described differently"
         return Origin.TOOLS, f"{how}, as their server gave them"
-    if found.was and found.becomes and _is_time(found):
+    if difference.was and difference.becomes and _is_time(difference):
         return Origin.CLOCK, "it has a date or a time, which differs in every request"
     if old.lifetime != "session":
         return Origin.LAYOUT, f"that part lives for a {old.lifetime} only"
@@ -172,11 +172,11 @@ def undecided(found: Difference) -> tuple[Origin, str]:
     return Origin.UNKNOWN, "no decision says why"
 
 
-def _is_time(found: Difference) -> bool:
+def _is_time(difference: Difference) -> bool:
     """Whether both texts are the same but for dates and times."""
-    one, other = (_TIME.sub("", text) for text in (found.was, found.becomes))
+    one, other = (_TIME.sub("", text) for text in (difference.was, difference.becomes))
     # The windows around the byte are cut at their ends, and times may have other lengths: what is left begins alike.
-    return bool(_TIME.search(found.was) and _TIME.search(found.becomes)) and _alike(one, other)
+    return bool(_TIME.search(difference.was) and _TIME.search(difference.becomes)) and _alike(one, other)
 
 
 def _alike(one: str, other: str) -> bool:
@@ -184,11 +184,11 @@ def _alike(one: str, other: str) -> bool:
     return least > 0 and one[: least - 8] == other[: least - 8] if least > 16 else one[:8] == other[:8]
 
 
-def places(found: Difference) -> Iterator[str]:
+def places(difference: Difference) -> Iterator[str]:
     """The place in words: block and byte, counted from 0."""
-    yield f"block {found.block}"
-    if found.was or found.becomes:
-        yield f"byte {found.byte}"
+    yield f"block {difference.block}"
+    if difference.was or difference.becomes:
+        yield f"byte {difference.byte}"
 
 
 class Cause(StrEnum):

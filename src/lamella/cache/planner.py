@@ -341,42 +341,42 @@ def lookup(chain: Chain, markers: Sequence[Marker], ledger: Ledger, facts: Facts
     return None, None
 
 
-def note_written(made: Plan, ledger: Ledger, facts: Facts) -> None:
+def note_written(plan: Plan, ledger: Ledger, facts: Facts) -> None:
     """Note that the response began: what it wrote can be read, with a lifetime counted from the start of the request.
 
     Reads renew entries: Anthropic renews every marked entry, OpenAI only the one that was read.
     """
-    for place in _places(made, facts):
-        key = made.chain.keys[place.index]
-        if made.hit is not None and place.index <= made.hit:
+    for place in _places(plan, facts):
+        key = plan.chain.keys[place.index]
+        if plan.hit is not None and place.index <= plan.hit:
             if facts.model.markers is Markers.ANTHROPIC:
                 ledger.renew(key, facts.now)
         else:
             measured = ledger.measured(key)
-            tokens = made.window.tokens(place.index) if measured is None else measured
+            tokens = plan.window.tokens(place.index) if measured is None else measured
             if tokens >= facts.model.min_cacheable:
                 ledger.write(Entry(key, tokens, place.ttl, facts.now, exact=measured is not None))
-    if made.hit is not None:
-        ledger.renew(made.chain.keys[made.hit], facts.now)
+    if plan.hit is not None:
+        ledger.renew(plan.chain.keys[plan.hit], facts.now)
 
 
-def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
+def note_billed(plan: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
     """Note the bill: it corrects the sizes that `note_written` noted, and removes entries that were too short to be
     cached.
 
     The billed count is exact at the last place, the tokens read at the hit; sizes in between are interpolated.
     Estimated or inconsistent bills correct nothing.
     """
-    places = _places(made, facts)
+    places = _places(plan, facts)
     if not places or usage.input_estimated or not usage.input or usage.fresh < 0:
         return
-    ends = _measured_by(made, places[-1].index, usage, ledger, facts)
-    read = made.hit if made.hit is not None and usage.cache_read else -1
+    ends = _measured_by(plan, places[-1].index, usage, ledger, facts)
+    read = plan.hit if plan.hit is not None and usage.cache_read else -1
     for place in places:
         if place.index <= read:
             continue
-        key = made.chain.keys[place.index]
-        tokens, exact = _tokens_at(place.index, made.window, ends)
+        key = plan.chain.keys[place.index]
+        tokens, exact = _tokens_at(place.index, plan.window, ends)
         if tokens and not exact and (measured := ledger.measured(key)) is not None:
             tokens, exact = measured, True
         known = ledger.live(key, facts.now)
@@ -385,30 +385,30 @@ def note_billed(made: Plan, usage: Usage, ledger: Ledger, facts: Facts) -> None:
         else:
             used_at = facts.now if known is None else known.used_at
             ledger.write(Entry(key, tokens, place.ttl if known is None else known.ttl, used_at, exact))
-    hit = ledger.live(made.chain.keys[read], facts.now) if len(ends) > 2 else None
+    hit = ledger.live(plan.chain.keys[read], facts.now) if len(ends) > 2 else None
     if hit is not None and not hit.exact:
         ledger.write(replace(hit, tokens=usage.cache_read, exact=True))
 
 
-def _measured_by(made: Plan, last: int, usage: Usage, ledger: Ledger, facts: Facts) -> list[tuple[int, int]]:
+def _measured_by(plan: Plan, last: int, usage: Usage, ledger: Ledger, facts: Facts) -> list[tuple[int, int]]:
     """The blocks up to which a bill counts, the first before all, and their tokens."""
     if facts.model.markers is Markers.NONE:
-        return [(-1, 0), (len(made.chain.blocks) - 1, usage.input)]
+        return [(-1, 0), (len(plan.chain.blocks) - 1, usage.input)]
     ends = [(-1, 0), (last, usage.cache_read + usage.cache_write)]
-    if made.hit is not None and _was_hit(made, made.hit, usage.cache_read, ledger, facts):
-        ends.insert(1, (made.hit, usage.cache_read))
+    if plan.hit is not None and _was_hit(plan, plan.hit, usage.cache_read, ledger, facts):
+        ends.insert(1, (plan.hit, usage.cache_read))
     return ends
 
 
-def _was_hit(made: Plan, hit: int, read: int, ledger: Ledger, facts: Facts) -> bool:
+def _was_hit(plan: Plan, hit: int, read: int, ledger: Ledger, facts: Facts) -> bool:
     """Whether the predicted prefix was read: by its measured tokens, or because the figure is nearer to its estimate
     than to the entry before it, which a provider reads if it lost this one.
     """
-    if ledger.measured(made.chain.keys[hit]) is not None:
-        return read == made.read
-    before = deepest_entry(made.chain, ledger, facts.now, hit - 1)
-    entry = ledger.live(made.chain.keys[before], facts.now) if before is not None else None
-    return abs(read - made.read) < abs(read - (entry.tokens if entry is not None else 0))
+    if ledger.measured(plan.chain.keys[hit]) is not None:
+        return read == plan.read
+    before = deepest_entry(plan.chain, ledger, facts.now, hit - 1)
+    entry = ledger.live(plan.chain.keys[before], facts.now) if before is not None else None
+    return abs(read - plan.read) < abs(read - (entry.tokens if entry is not None else 0))
 
 
 def _tokens_at(index: int, window: PlannedWindow, ends: Sequence[tuple[int, int]]) -> tuple[int, bool]:
@@ -421,11 +421,11 @@ def _tokens_at(index: int, window: PlannedWindow, ends: Sequence[tuple[int, int]
     return low + round((high - low) * share), False
 
 
-def _places(made: Plan, facts: Facts) -> tuple[Marker, ...]:
+def _places(plan: Plan, facts: Facts) -> tuple[Marker, ...]:
     """The places that a request writes: its markers. A provider without markers keeps everything that stays in the
     window.
     """
     if facts.model.markers is not Markers.NONE:
-        return made.markers
-    end = made.window.moving()
+        return plan.markers
+    end = plan.window.moving()
     return (Marker(end - 1, life(facts), "the end of what stays"),) if end else ()

@@ -244,22 +244,22 @@ class _Found:
 
 
 def _pruning(
-    window: ShownWindow, found: _Found, who: str, why: str, numbers: Mapping[str, float], *, emptying: bool
+    window: ShownWindow, results: _Found, who: str, why: str, numbers: Mapping[str, float], *, emptying: bool
 ) -> Pruning | None:
     """The pruning with exact figures. Returns None if the stubs would not be shorter."""
     kept = () if emptying else window.kept
     extracting = window.extracting and not emptying
-    stubs = sum(window.stubs(turn, step, kept, extracting=extracting) for turn, step in found.steps)
-    after = found.newest + int(stubs * window.calibration)
-    if after >= found.total:
+    stubs = sum(window.stubs(turn, step, kept, extracting=extracting) for turn, step in results.steps)
+    after = results.newest + int(stubs * window.calibration)
+    if after >= results.total:
         return None
-    counted = {"before": found.total, "after": after, "results": len(found.steps), **numbers}
+    counted = {"before": results.total, "after": after, "results": len(results.steps), **numbers}
     counted |= {ALL: 1} if emptying else {}
     counted |= {EXTRACTS: EXTRACT_VERSION} if extracting else {}
-    (_, first), (_, last) = found.steps[0], found.steps[-1]
+    (_, first), (_, last) = results.steps[0], results.steps[-1]
     kind, subject = DecisionKind.PRUNE, window.conversation_id
     decision = Decision(kind, subject, last.id, who, why, counted, first_changed=first.id)
-    return Pruning(decision, found.total, after)
+    return Pruning(decision, results.total, after)
 
 
 def _found(window: ShownWindow, *, keep: int, emptying: bool = False, newest: int = 0) -> _Found | None:
@@ -280,10 +280,10 @@ def _found(window: ShownWindow, *, keep: int, emptying: bool = False, newest: in
     return _Found(steps[:old], sum(sizes), stays, stays + int(most * window.calibration))
 
 
-def _paying(window: ShownWindow, found: _Found, prospect: ExpectedCalls) -> tuple[str, dict[str, float]]:
+def _paying(window: ShownWindow, results: _Found, prospect: ExpectedCalls) -> tuple[str, dict[str, float]]:
     """Why the pruning pays, or "" if it does not, with the figures."""
-    removed = found.total - found.after
-    surviving = max(0, window.behind(found.steps[0][1]) - removed)
+    removed = results.total - results.after
+    surviving = max(0, window.behind(results.steps[0][1]) - removed)
     calls = 0.0 if prospect.cold else PRUNE_MARGIN * prune_calls(removed, surviving, prospect.rates, prospect.again)
     numbers = {"removed": removed, "surviving": surviving, "pays_after": calls, "expected": prospect.calls}
     numbers["again"] = prospect.again

@@ -123,24 +123,24 @@ class Trigger:
     when: CompactWhen = "full"
     floor: Threshold | None = None
 
-    def next(self, given: CompactionInput) -> NextCompaction | None:
+    def next(self, sizes: CompactionInput) -> NextCompaction | None:
         """The size at which the next automatic compaction is due; None if there is none."""
-        if given.undone:
+        if sizes.undone:
             return None
-        most, floor = self.threshold.in_tokens(given.budget), floor_of(self.when, given.budget, self.floor)
-        return next_compaction(given.window, most, floor, given.economy, self.keep_recent)
+        most, floor = self.threshold.in_tokens(sizes.budget), floor_of(self.when, sizes.budget, self.floor)
+        return next_compaction(sizes.window, most, floor, sizes.economy, self.keep_recent)
 
-    def due(self, given: CompactionInput) -> Due | None:
+    def due(self, sizes: CompactionInput) -> Due | None:
         """Why a compaction is due after a turn; None if none is."""
-        due = self.next(given)
-        if due is None or given.window <= due.at:
+        due = self.next(sizes)
+        if due is None or sizes.window <= due.at:
             return None
-        if not due.by_price or given.economy is None:
-            why = f"the window has {given.window} tokens, more than {due.at} of {given.budget}"
-            return Due(why, {"window": given.window, "most": due.at})
-        economy, numbers = given.economy, due.numbers
+        if not due.by_price or sizes.economy is None:
+            why = f"the window has {sizes.window} tokens, more than {due.at} of {sizes.budget}"
+            return Due(why, {"window": sizes.window, "most": due.at})
+        economy, numbers = sizes.economy, due.numbers
         why = (
-            f"the window has {given.window} tokens, and at reads of {economy.rates.read:g} of the price of input a "
+            f"the window has {sizes.window} tokens, and at reads of {economy.rates.read:g} of the price of input a "
             f"summary pays from {due.at} on, where a call adds {economy.growth:.0f}: it is repaid after "
             f"{numbers['pays_after']:.1f} calls, and {economy.calls} were made"
         )

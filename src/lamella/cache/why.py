@@ -80,7 +80,7 @@ def provider_comment(
     diagnosis: Diagnosis,
     before: RequestRecord | None,
     cause: Cause,
-    found: Difference | None,
+    difference: Difference | None,
     *,
     differs_behind: bool = False,
 ) -> ProviderComment:
@@ -93,7 +93,7 @@ def provider_comment(
     missed = f" ({short(diagnosis.missed)} tokens missed)" if diagnosis.missed is not None else ""
     if before is None or before.answer_id != diagnosis.against:
         return ProviderComment(f"The provider says, compared with an earlier answer: {said}{missed}.", None)
-    agrees = _agrees(diagnosis, cause, found)
+    agrees = _agrees(diagnosis, cause, difference)
     behind = cause is Cause.READ and diagnosis.verdict is CacheVerdict.CHANGED
     if differs_behind and cause is not Cause.READ and diagnosis.reason in _TAIL:
         agrees, behind = None, True
@@ -107,7 +107,7 @@ def provider_comment(
     return ProviderComment(f"The provider says: {said}{missed}{beside}.", agrees)
 
 
-def _agrees(diagnosis: Diagnosis, cause: Cause, found: Difference | None) -> bool | None:
+def _agrees(diagnosis: Diagnosis, cause: Cause, difference: Difference | None) -> bool | None:
     if cause in (Cause.NOT_BILLED, Cause.FIRST, Cause.NOTHING_CACHED, Cause.COUNTERS, Cause.CLOCK):
         return None
     if diagnosis.verdict is CacheVerdict.SAME:
@@ -117,18 +117,18 @@ def _agrees(diagnosis: Diagnosis, cause: Cause, found: Difference | None) -> boo
         return None
     if cause is Cause.READ:  # what moves stands behind the last marker, and a provider compares that too
         return diagnosis.reason in _WINDOW
-    return _names(diagnosis.reason, cause, found)
+    return _names(diagnosis.reason, cause, difference)
 
 
-def _names(reason: str, cause: Cause, found: Difference | None) -> bool:
+def _names(reason: str, cause: Cause, difference: Difference | None) -> bool:
     """Whether the provider's word names this cause. Tools come first in the prefix, so they are compared separately."""
     if reason == "model_changed":
         return cause is Cause.MODEL
     if reason in _SETTINGS:
         return cause in (Cause.EFFORT, Cause.SETTINGS)
     if reason == "tools_changed":
-        return found is not None and found.segment.kind == "tools"
-    return reason in _WINDOW and found is not None and found.segment.kind != "tools"
+        return difference is not None and difference.segment.kind == "tools"
+    return reason in _WINDOW and difference is not None and difference.segment.kind != "tools"
 
 
 SLACK = 0.02
@@ -357,9 +357,9 @@ def _changed(evidence: Evidence, before: RequestRecord, read: int, edited: _Foun
     return _Found(cause, f"{where}{', and' if by is Origin.UNKNOWN else ':'} {how}", found, by)
 
 
-def _where(found: Difference) -> str:
-    known = f" ({', '.join(places(found))})" if found.was or found.becomes else ""
-    return f"from “{found.segment.label}” on the window is another{known}"
+def _where(difference: Difference) -> str:
+    known = f" ({', '.join(places(difference))})" if difference.was or difference.becomes else ""
+    return f"from “{difference.segment.label}” on the window is another{known}"
 
 
 def _reason(decision: Decision) -> str:

@@ -65,61 +65,61 @@ class CommandRunner:
         sent = _SentCommand(caller, conversation_id, typed, self._services.ids.new("note"), queue)
         return await asyncio.shield(self._turns.track(self._submit(sent, key)))
 
-    async def _submit(self, sent: _SentCommand, key: str | None) -> Notice | Queued:
-        box = self._mailboxes.of(sent.conversation_id)
-        if not self._commands.is_at_once(sent.typed.name):
+    async def _submit(self, command: _SentCommand, key: str | None) -> Notice | Queued:
+        box = self._mailboxes.of(command.conversation_id)
+        if not self._commands.is_at_once(command.typed.name):
             async with box.rows:
-                return await self._place(sent) if key is None else await self._keyed(sent, key)
+                return await self._place(command) if key is None else await self._keyed(command, key)
         if key is None:
-            return await self._now(sent)
+            return await self._now(command)
         async with box.keyed:
-            return await self._keyed(sent, key)
+            return await self._keyed(command, key)
 
-    async def _keyed(self, sent: _SentCommand, key: str) -> Notice | Queued:
+    async def _keyed(self, command: _SentCommand, key: str) -> Notice | Queued:
         """Run or queue a command, unless its key came with the same command before."""
-        store, caller = self._services.store, sent.caller
-        same, now = digest(encode([sent.conversation_id, sent.typed])), self._services.clock.now()
-        known = await store.keys.claim_key(caller, key, "commands", same, sent.notice_id, now)
+        store, caller = self._services.store, command.caller
+        same, now = digest(encode([command.conversation_id, command.typed])), self._services.clock.now()
+        known = await store.keys.claim_key(caller, key, "commands", same, command.notice_id, now)
         with suppress(NotFound):
             return await store.notices.notice(caller, known)
         with suppress(NotFound):
             return await self._queue.placed(caller, await store.queue.queued_message(caller, queued_id_of(known)))
         try:
-            return await self._place(_SentCommand(caller, sent.conversation_id, sent.typed, known, sent.queue))
+            return await self._place(_SentCommand(caller, command.conversation_id, command.typed, known, command.queue))
         except LamellaError:
             # It stored nothing: its key can be used again.
             await store.keys.release_key(caller, key)
             raise
 
-    async def _place(self, sent: _SentCommand) -> Notice | Queued:
+    async def _place(self, command: _SentCommand) -> Notice | Queued:
         """Run a command now if it is its turn, else queue it."""
-        if self._commands.is_at_once(sent.typed.name):
-            return await self._now(sent)
-        box = self._mailboxes.of(sent.conversation_id)
-        if await self._mailboxes.takes_floor(box, sent.caller, sent.conversation_id):
+        if self._commands.is_at_once(command.typed.name):
+            return await self._now(command)
+        box = self._mailboxes.of(command.conversation_id)
+        if await self._mailboxes.takes_floor(box, command.caller, command.conversation_id):
             try:
-                return await self._now(sent)
+                return await self._now(command)
             finally:
                 box.floor.release()
-        if not sent.queue:
+        if not command.queue:
             raise TurnInProgress(
-                f"/{sent.typed.name} changes the context of the running answer.",
+                f"/{command.typed.name} changes the context of the running answer.",
                 hint="Wait for its end, or stop it with /abort, and send the command again.",
             )
-        return await self._enqueue(sent)
+        return await self._enqueue(command)
 
-    async def _now(self, sent: _SentCommand) -> Notice:
-        return await self._commands.run(sent.caller, sent.conversation_id, sent.typed, sent.notice_id)
+    async def _now(self, command: _SentCommand) -> Notice:
+        return await self._commands.run(command.caller, command.conversation_id, command.typed, command.notice_id)
 
-    async def _enqueue(self, sent: _SentCommand) -> Queued:
-        typed = sent.typed
+    async def _enqueue(self, command: _SentCommand) -> Queued:
+        typed = command.typed
         row = QueuedMessage(
-            id=queued_id_of(sent.notice_id),
-            conversation_id=sent.conversation_id,
-            sender=sent.caller.user_id,
+            id=queued_id_of(command.notice_id),
+            conversation_id=command.conversation_id,
+            sender=command.caller.user_id,
             text=f"/{typed.name} {typed.argument}".strip(),
             sent_at=self._services.clock.now(),
             timezone="UTC",
             payload=payload_of(QueuedCommand(name=typed.name, argument=typed.argument)),
         )
-        return await self._queue.add(sent.caller, row)
+        return await self._queue.add(command.caller, row)

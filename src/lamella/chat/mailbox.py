@@ -77,14 +77,14 @@ class Mailbox:
     arrivals: list[IncomingMessage] = field(default_factory=list)
 
     @contextmanager
-    def expecting(self, arrival: IncomingMessage) -> Iterator[IncomingMessage]:
+    def expecting(self, incoming: IncomingMessage) -> Iterator[IncomingMessage]:
         """A message is on its way until the block ends; of blocks in each other the first that ends ends it."""
-        self.arrivals.append(arrival)
+        self.arrivals.append(incoming)
         try:
-            yield arrival
+            yield incoming
         finally:
-            arrival.end()
-            self.arrivals.remove(arrival)
+            incoming.end()
+            self.arrivals.remove(incoming)
 
     def stop_beginning(self) -> str | None:
         """Stop the turn that is about to begin; returns its id, None if there is none."""

@@ -166,15 +166,15 @@ class QueueSettings:
     joining: float = 0.0
     limit: int = 50
 
-    def debounce_of(self, patience: WaitPolicy) -> float:
+    def debounce_of(self, wait: WaitPolicy) -> float:
         """Seconds; a message that is not to wait for its turn does not wait for others either."""
-        if not patience.queue:
+        if not wait.queue:
             return 0
-        return self.debounce if patience.debounce is None else patience.debounce
+        return self.debounce if wait.debounce is None else wait.debounce
 
-    def joining_of(self, patience: WaitPolicy) -> float:
+    def joining_of(self, wait: WaitPolicy) -> float:
         """The seconds in which a queued message is joined by later ones."""
-        return max(self.debounce, self.joining) if patience.debounce is None else patience.debounce
+        return max(self.debounce, self.joining) if wait.debounce is None else wait.debounce
 
 
 def read_message(message: Message, usages: Mapping[str, str]) -> Message | TypedCommand:

@@ -105,31 +105,35 @@ class Sender:
         self._settings = settings
 
     async def send(
-        self, identity: Identity, conversation_id: str, asked: OutgoingMessage, arrival: IncomingMessage | None = None
+        self,
+        identity: Identity,
+        conversation_id: str,
+        outgoing: OutgoingMessage,
+        incoming: IncomingMessage | None = None,
     ) -> Done:
         """Send a message or run a command. The turn runs whether or not anybody follows it.
 
-        `arrival` is set if the request was noted before. Raises as `submit` does, for a command as
+        `incoming` is set if the request was noted before. Raises as `submit` does, for a command as
         `CommandRunner.submit` does, `NotFound` for a knowledge base that the sender can't see, and what a provider
         raises.
         """
-        if arrival is None:
-            with self.arriving(conversation_id) as arrival:
-                return await self.send(identity, conversation_id, asked, arrival)
-        caller, key = identity.caller, asked.message.key
-        read: Message | TypedCommand = asked.message
-        if not asked.is_literal and asked.regenerate is None:
-            read = self.read(asked.message)
+        if incoming is None:
+            with self.arriving(conversation_id) as incoming:
+                return await self.send(identity, conversation_id, outgoing, incoming)
+        caller, key = identity.caller, outgoing.message.key
+        read: Message | TypedCommand = outgoing.message
+        if not outgoing.is_literal and outgoing.regenerate is None:
+            read = self.read(outgoing.message)
         if isinstance(read, TypedCommand):
-            arrival.end()
-            return await self._orders.submit(caller, conversation_id, read, key=key, queue=asked.patience.queue)
-        arrival.becomes_message()
+            incoming.end()
+            return await self._orders.submit(caller, conversation_id, read, key=key, queue=outgoing.patience.queue)
+        incoming.becomes_message()
         if self._contexts.bases is not None:
             await self._contexts.bases.must_see(caller, read.choices.knowledge_base_ids)
-        if asked.regenerate is not None:
-            read = await self.again(caller, conversation_id, asked.regenerate, read)
-        message = await self._contexts.added(identity, conversation_id, read, asked.kb_meta_prompt)
-        return await self.submit(caller, conversation_id, message, asked.patience, arrival)
+        if outgoing.regenerate is not None:
+            read = await self.again(caller, conversation_id, outgoing.regenerate, read)
+        message = await self._contexts.added(identity, conversation_id, read, outgoing.kb_meta_prompt)
+        return await self.submit(caller, conversation_id, message, outgoing.patience, incoming)
 
     async def preview(self, identity: Identity, conversation_id: str, message: Message) -> Preview:
         """The request that this message would make; nothing is stored and nothing is sent. Raises as `send` does."""
@@ -151,13 +155,13 @@ class Sender:
             yield arrival
 
     async def begin(
-        self, caller: Caller, conversation_id: str, message: Message, arrival: IncomingMessage | None = None
+        self, caller: Caller, conversation_id: str, message: Message, incoming: IncomingMessage | None = None
     ) -> str:
         """Begin the turn of a message that has its dynamic context, now, and return the turn's id.
 
         Raises as `submit` does, and `TurnInProgress` instead of queueing the message.
         """
-        taken = await self.submit(caller, conversation_id, message, AT_ONCE, arrival)
+        taken = await self.submit(caller, conversation_id, message, AT_ONCE, incoming)
         if isinstance(taken, Queued):
             raise in_progress(None)
         return taken
@@ -167,8 +171,8 @@ class Sender:
         caller: Caller,
         conversation_id: str,
         message: Message,
-        patience: WaitPolicy = PATIENT,
-        arrival: IncomingMessage | None = None,
+        wait: WaitPolicy = PATIENT,
+        incoming: IncomingMessage | None = None,
     ) -> str | Queued:
         """Begin a turn and return its id, or queue the message.
 
@@ -177,7 +181,7 @@ class Sender:
         `TurnInProgress` if the message may not wait; then nothing is stored.
         """
         self._turns.must_be_open("message")
-        sent = _Submitted(caller, message, patience, arrival or IncomingMessage())
+        sent = _Submitted(caller, message, wait, incoming or IncomingMessage())
         sent.arrival.becomes_message()
         # Whoever asked may leave: what has begun to be stored is stored whole, and runs.
         return await asyncio.shield(self._turns.track(self._submit(conversation_id, sent)))

@@ -54,21 +54,21 @@ class Turns:
         return task
 
     async def begin(
-        self, box: Mailbox, caller: Caller, new: NewTurn, arrival: IncomingMessage, queued_ids: Sequence[str] = ()
+        self, box: Mailbox, caller: Caller, new: NewTurn, incoming: IncomingMessage, queued_ids: Sequence[str] = ()
     ) -> None:
         """Store a turn and let it run; the caller holds the floor, and the turn's task lets go of it.
 
         Raises as `TurnEngine.begin` does; then nothing is stored, and the floor is still the caller's.
         """
         box.beginning = new.id
-        self._beginning[caller.user_id, new.id] = arrival
+        self._beginning[caller.user_id, new.id] = incoming
         try:
             begun = await self._fitting(caller, new, queued_ids)
         finally:
             box.beginning = box.begins = None
             del self._beginning[caller.user_id, new.id]
         box.running = new.id
-        if arrival.stopped:
+        if incoming.stopped:
             self.engine.stops.stop(new.id)
         self.track(self._run(box, begun)).add_done_callback(_logged)
 
@@ -107,19 +107,19 @@ class Turns:
         outcome = await self._sessions.make_room(caller, conversation_id, why=why)
         return isinstance(outcome, Compacted)
 
-    async def _run(self, box: Mailbox, begun: StartedTurn) -> None:
+    async def _run(self, box: Mailbox, started: StartedTurn) -> None:
         """Steps 5 to 12 of a message's way; starts the follow-up of the turn. The reference to the box keeps it
         alive.
         """
         try:
             try:
-                finished = await self.engine.run(begun)
+                finished = await self.engine.run(started)
             finally:
                 box.running = None
             try:
                 await self._sessions.after(finished)
             except LamellaError as error:
-                log.error("what follows a turn failed", turn_id=begun.input.turn.id, error=error.message)
+                log.error("what follows a turn failed", turn_id=started.input.turn.id, error=error.message)
         finally:
             box.floor.release()
 

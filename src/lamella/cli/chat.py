@@ -112,13 +112,13 @@ class _Talk:
         """Whether anything was sent that was not refused."""
         self._color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
-    async def run(self, written: TypedInput, files: list[Path]) -> int:
+    async def run(self, typed: TypedInput, files: list[Path]) -> int:
         async with open_api(self._settings) as api:
             status = await api.get("/status")
             self._answering = " and ".join(self._models) if len(self._models) > 1 else str(status["model"])
-            messages: tuple[str, ...] = () if written.is_empty else (written.whole,)
-            if written.may_be_command:
-                messages = written.in_order(await api.usages(), files=bool(files))
+            messages: tuple[str, ...] = () if typed.is_empty else (typed.whole,)
+            if typed.may_be_command:
+                messages = typed.in_order(await api.usages(), files=bool(files))
             self._asking = CallQuestions(api, self._say, somebody=sys.stdin.isatty())
             if status["notice"]:
                 sys.stderr.write(f"{self._dim(status['notice'])}\n")

@@ -68,6 +68,6 @@ class Command(Protocol):
     at_once: bool
     """Whether it runs during an answer, because it does not change that answer's context."""
 
-    async def run(self, asked: CommandCall) -> Answer:
+    async def run(self, call: CommandCall) -> Answer:
         """Do it. Raises a `LamellaError`; then nothing has changed."""
         ...

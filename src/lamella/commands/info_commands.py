@@ -31,12 +31,12 @@ class Status:
     def __init__(self, reach: CommandContext) -> None:
         self._reach = reach
 
-    async def run(self, asked: CommandCall) -> Answer:
+    async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        now = await self._reach.sessions.standing(asked.caller, asked.conversation.id)
-        totals = await self._reach.store.notices.totals(asked.caller, asked.conversation.id)
-        compacting = await self._reach.sessions.compacts(asked.caller, asked.conversation.id)
-        ahead = await self._reach.sessions.outlook(asked.caller, asked.conversation.id)
+        now = await self._reach.sessions.standing(call.caller, call.conversation.id)
+        totals = await self._reach.store.notices.totals(call.caller, call.conversation.id)
+        compacting = await self._reach.sessions.compacts(call.caller, call.conversation.id)
+        ahead = await self._reach.sessions.outlook(call.caller, call.conversation.id)
         lines = [
             f"{now.model} · {_thinking(now)}",
             f"Session {now.session.number} · {_messages(now.messages)} in the window",
@@ -49,7 +49,7 @@ class Status:
         ]
         if now.caution is not None:
             lines.append(now.caution)
-        waiting = len(await self._reach.store.queue.queued(asked.caller, asked.conversation.id))
+        waiting = len(await self._reach.store.queue.queued(call.caller, call.conversation.id))
         if compacting:
             lines.append("A compaction runs.")
         if waiting:
@@ -110,9 +110,9 @@ class Context:
     def __init__(self, reach: CommandContext) -> None:
         self._reach = reach
 
-    async def run(self, asked: CommandCall) -> Answer:
+    async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        now = await self._reach.sessions.standing(asked.caller, asked.conversation.id)
+        now = await self._reach.sessions.standing(call.caller, call.conversation.id)
         parts = now.parts
         tools = f"{short(parts.tools)} tokens ({short(parts.definitions)} defs + {short(parts.calls)} calls)"
         lines = [
@@ -122,7 +122,7 @@ class Context:
             f"  💬 Messages: {short(parts.kept)} tokens",
             f"  🛠️ Tools: {tools}",
         ]
-        ahead = await self._reach.sessions.outlook(asked.caller, asked.conversation.id)
+        ahead = await self._reach.sessions.outlook(call.caller, call.conversation.id)
         lines.append(f"  ⏳ {next_line(ahead.next)}")
         return Answer("\n".join(lines), {**parts_data(parts), "budget": now.budget, **outlook_json(ahead)})
 
@@ -158,30 +158,28 @@ class WhyCommand:
     def __init__(self, reach: CommandContext) -> None:
         self._reach = reach
 
-    async def run(self, asked: CommandCall) -> Answer:
+    async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        newest = await newest_request(self._reach.store, asked.caller, asked.conversation.id)
+        newest = await newest_request(self._reach.store, call.caller, call.conversation.id)
         if newest is None:
             return Answer("Nothing was asked yet.", {"request_id": None})
-        found = await self._reach.sessions.why(asked.caller, newest.id)
+        found = await self._reach.sessions.why(call.caller, newest.id)
         return Answer(found.text, {"request_id": newest.id, **why_data(found)})
 
 
-def why_data(found: Why) -> JsonObject:
+def why_data(why: Why) -> JsonObject:
     """The same for programs. `lost` tokens were cached but not read, for `lost_cost` US dollars more. `provider` is the
     provider's comment, or null; `agrees` is null if it can't be compared.
     """
     return {
-        "cause": found.cause.value,
-        "lost": found.lost,
-        "lost_cost": found.lost_cost,
-        "first_changed": found.first_changed,
-        "by": found.by.value if found.by is not None else None,
-        "block": found.difference.block if found.difference is not None else None,
-        "byte": found.difference.byte if found.difference is not None else None,
-        "provider": {"text": found.provider.text, "agrees": found.provider.agrees}
-        if found.provider is not None
-        else None,
+        "cause": why.cause.value,
+        "lost": why.lost,
+        "lost_cost": why.lost_cost,
+        "first_changed": why.first_changed,
+        "by": why.by.value if why.by is not None else None,
+        "block": why.difference.block if why.difference is not None else None,
+        "byte": why.difference.byte if why.difference is not None else None,
+        "provider": {"text": why.provider.text, "agrees": why.provider.agrees} if why.provider is not None else None,
     }
 
 
@@ -196,7 +194,7 @@ class Help:
     def __init__(self, commands: Callable[[], Sequence[Command]]) -> None:
         self._commands = commands
 
-    async def run(self, asked: CommandCall) -> Answer:
+    async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
         commands = self._commands()
         lines = [f"{command.usage}: {command.summary}" for command in commands]

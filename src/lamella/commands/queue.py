@@ -32,11 +32,11 @@ class Abort:
         meaning = "stop the running answer and keep its text; then the queue continues"
         self.summary = meaning if name == first else f"the same as /{first}"
 
-    async def run(self, asked: CommandCall) -> Answer:
+    async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        reach, conversation = self._reach, asked.conversation
-        stopped = await reach.abort(asked.caller, conversation)
-        waiting = await reach.waiting(asked.caller, conversation.id)
+        reach, conversation = self._reach, call.conversation
+        stopped = await reach.abort(call.caller, conversation)
+        waiting = await reach.waiting(call.caller, conversation.id)
         if stopped is None:
             lines = ["No answer runs."]
         elif stopped.began:
@@ -61,27 +61,27 @@ class QueueCommand:
     def __init__(self, reach: CommandContext) -> None:
         self._reach = reach
 
-    async def run(self, asked: CommandCall) -> Answer:
+    async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        reach, conversation_id = self._reach, asked.conversation.id
-        waiting = await reach.waiting(asked.caller, conversation_id)
-        match asked.argument.lower().split():
+        reach, conversation_id = self._reach, call.conversation.id
+        waiting = await reach.waiting(call.caller, conversation_id)
+        match call.argument.lower().split():
             case []:
                 return _listed(waiting)
             case ["clear"]:
-                return await self._drop(asked, waiting)
+                return await self._drop(call, waiting)
             case ["drop", number]:
-                return await self._drop(asked, [_numbered(waiting, number)])
+                return await self._drop(call, [_numbered(waiting, number)])
             case ["now"]:
-                await reach.flush(asked.caller, conversation_id)
+                await reach.flush(call.caller, conversation_id)
                 return Answer(f"{counted(waiting)} in the queue: nothing more is waited for.", _data(waiting))
             case _:
-                raise InvalidRequest(f"/queue knows no “{asked.argument[:60]}”.", hint=HINT, param="argument")
+                raise InvalidRequest(f"/queue knows no “{call.argument[:60]}”.", hint=HINT, param="argument")
 
-    async def _drop(self, asked: CommandCall, unwanted: Sequence[QueuedMessage]) -> Answer:
+    async def _drop(self, call: CommandCall, unwanted: Sequence[QueuedMessage]) -> Answer:
         ids = [message.id for message in unwanted]
-        dropped = await self._reach.drop(asked.caller, asked.conversation.id, ids)
-        left = await self._reach.waiting(asked.caller, asked.conversation.id)
+        dropped = await self._reach.drop(call.caller, call.conversation.id, ids)
+        left = await self._reach.waiting(call.caller, call.conversation.id)
         lines = [f"Taken out: {_short(message.text)}" for message in dropped]
         late = len(ids) - len(dropped)
         if late:

@@ -48,11 +48,11 @@ class New:
         self.usage = f"/{name}"
         self.summary = "begin a new session with an empty window; messages are kept"
 
-    async def run(self, asked: CommandCall) -> Answer:
+    async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        before = asked.conversation.session_id
-        opened = await self._reach.sessions.begin_anew(asked.caller, asked.conversation.id, why=self.usage)
-        sessions = await self._reach.store.sessions.sessions(asked.caller, asked.conversation.id)
+        before = call.conversation.session_id
+        opened = await self._reach.sessions.begin_anew(call.caller, call.conversation.id, why=self.usage)
+        sessions = await self._reach.store.sessions.sessions(call.caller, call.conversation.id)
         number = next(session.number for session in sessions if session.id == before)
         text = f"Session {opened.number} begins, with an empty window. To go back: /resume {number}"
         return Answer(text, {"session_id": opened.id, "number": opened.number, "before": before})
@@ -69,19 +69,19 @@ class Compact:
     def __init__(self, reach: CommandContext) -> None:
         self._reach = reach
 
-    async def run(self, asked: CommandCall) -> Answer:
+    async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        sessions, conversation_id = self._reach.sessions, asked.conversation.id
-        if await sessions.compacts(asked.caller, conversation_id):
-            later = f" To have one with most room for “{asked.argument}”, ask again when it has ended."
-            text = f"A compaction runs already.{later if asked.argument else ''}"
+        sessions, conversation_id = self._reach.sessions, call.conversation.id
+        if await sessions.compacts(call.caller, conversation_id):
+            later = f" To have one with most room for “{call.argument}”, ask again when it has ended."
+            text = f"A compaction runs already.{later if call.argument else ''}"
             return Answer(text, {"started": False, "why": "running"})
-        ahead = await sessions.ahead(asked.caller, conversation_id)
+        ahead = await sessions.ahead(call.caller, conversation_id)
         if isinstance(ahead, NotCompacted):
             text = " ".join(part for part in (f"Nothing to compact: {ahead.why}.", ahead.hint) if part)
             return Answer(text, {"started": False, "why": ahead.why, "hint": ahead.hint})
-        why = f"/compact {asked.argument}".strip()
-        sessions.compact(asked.caller, conversation_id, who=asked.caller.user_id, why=why, focus=asked.argument)
+        why = f"/compact {call.argument}".strip()
+        sessions.compact(call.caller, conversation_id, who=call.caller.user_id, why=why, focus=call.argument)
         of = f"{ahead.old} of {ahead.turns} turns ({short(ahead.tokens)} tokens)"
         data: JsonObject = {"started": True, "turns": ahead.old, "tokens": ahead.tokens}
         return Answer(f"Summarising {of} in the background. The conversation continues meanwhile.", data)
@@ -98,12 +98,12 @@ class Prune:
     def __init__(self, reach: CommandContext) -> None:
         self._reach = reach
 
-    async def run(self, asked: CommandCall) -> Answer:
+    async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        pruning = await self._reach.sessions.prune(asked.caller, asked.conversation.id)
+        pruning = await self._reach.sessions.prune(call.caller, call.conversation.id)
         if pruning is None:
             return Answer("Nothing to prune: there are no old results of tools.", {"before": 0, "after": 0})
-        now = await self._reach.sessions.standing(asked.caller, asked.conversation.id)
+        now = await self._reach.sessions.standing(call.caller, call.conversation.id)
         data: JsonObject = {"before": pruning.before, "after": pruning.after, "context": now.tokens}
         return Answer(pruned_text(pruning.before, pruning.after, now.tokens, now.budget), data)
 
@@ -119,53 +119,53 @@ class Resume:
     def __init__(self, reach: CommandContext) -> None:
         self._reach = reach
 
-    async def run(self, asked: CommandCall) -> Answer:
+    async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        view = await self._reach.sessions.view(asked.caller, asked.conversation.id)
+        view = await self._reach.sessions.view(call.caller, call.conversation.id)
         recall = self._reach.sessions.recall
         words_only = recall.words_only if recall is not None else ""
-        if not asked.argument:
+        if not call.argument:
             return listed(view, self._reach.clock.now(), words_only)
-        wanted = _named(view, asked.argument)
+        wanted = _named(view, call.argument)
         if wanted is None:
-            found = await self._found(asked, view)
+            found = await self._found(call, view)
             if isinstance(found, Answer):
                 return found
             wanted = found
         opened = await self._reach.sessions.resume(
-            asked.caller, asked.conversation.id, wanted.id, why=f"/resume {asked.argument}"
+            call.caller, call.conversation.id, wanted.id, why=f"/resume {call.argument}"
         )
         data: JsonObject = {"session_id": opened.id, "number": opened.number, "in_full": opened.id == wanted.id}
         if opened.id == wanted.id:
             text = f"Session {opened.number} continues in full. Later turns are kept as another branch."
-            told = await self._reach.sessions.figures(asked.caller, asked.conversation.id)
+            told = await self._reach.sessions.figures(call.caller, call.conversation.id)
             if told.numbers.get(opened.id, {}).get(OVER):
                 return Answer(f"{text} {UNSUMMARISED}", {**data, "summary": False})
             return Answer(text, data)
         text = f"Session {wanted.number} is too large to be resumed in full: session {opened.number} begins, with its "
         return Answer(f"{text}summary.", {**data, "summary_of": wanted.id})
 
-    async def _found(self, asked: CommandCall, view: SessionView) -> Session | Answer:
+    async def _found(self, call: CommandCall, view: SessionView) -> Session | Answer:
         """The one earlier session that clearly fits the words, or an answer with those that may be meant."""
         recall = self._reach.sessions.recall
         if recall is None:
-            raise _no_session(asked.argument)
-        found = await recall.search(asked.caller, asked.argument, asked.conversation.id)
+            raise _no_session(call.argument)
+        found = await recall.search(call.caller, call.argument, call.conversation.id)
         by_id = {session.id: session for session in view.sessions if session.id != view.current.id}
         hits = [hit for hit in found.sessions if hit.session_id in by_id][:PICKED]
         words_only = found.without or recall.words_only
-        if not hits and asked.argument.isdecimal():
-            raise _no_session(asked.argument)
+        if not hits and call.argument.isdecimal():
+            raise _no_session(call.argument)
         if not hits:
             raise InvalidRequest(
-                f"No earlier session speaks of “{asked.argument[:60]}”.",
+                f"No earlier session speaks of “{call.argument[:60]}”.",
                 hint=f"/resume lists them. {words_only}".strip(),
                 param="argument",
             )
-        if _is_sure(asked.argument, hits):
+        if _is_sure(call.argument, hits):
             return by_id[hits[0].session_id]
         pairs = [(by_id[hit.session_id], hit) for hit in hits]
-        return choice(asked.argument, pairs, view, self._reach.clock.now(), words_only)
+        return choice(call.argument, pairs, view, self._reach.clock.now(), words_only)
 
 
 class Undo:
@@ -179,15 +179,15 @@ class Undo:
     def __init__(self, reach: CommandContext) -> None:
         self._reach = reach
 
-    async def run(self, asked: CommandCall) -> Answer:
+    async def run(self, call: CommandCall) -> Answer:
         """See `Command`. The number, or id, is that of the session that the compaction ended or began."""
-        view = await self._reach.sessions.view(asked.caller, asked.conversation.id)
-        session = _named(view, asked.argument) if asked.argument else view.current
+        view = await self._reach.sessions.view(call.caller, call.conversation.id)
+        session = _named(view, call.argument) if call.argument else view.current
         if session is None:
-            raise _no_session(asked.argument)
-        opened = await self._reach.sessions.undo(asked.caller, session.id)
+            raise _no_session(call.argument)
+        opened = await self._reach.sessions.undo(call.caller, session.id)
         text = f"The compaction is taken back: session {opened.number} continues, with all later messages."
-        return Answer(text, {"session_id": opened.id, "number": opened.number, "undone": asked.conversation.session_id})
+        return Answer(text, {"session_id": opened.id, "number": opened.number, "undone": call.conversation.session_id})
 
 
 def _is_sure(text: str, hits: Sequence[SessionHit]) -> bool:

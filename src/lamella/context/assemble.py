@@ -290,10 +290,10 @@ def _moving(context: ContextInput, layout: Layout, choices: WindowChoices) -> Ma
     return {kind: segment for kind, segment in placed.items() if segment is not None}
 
 
-def _same(old: RenderedTurn, turn: Turn, view: RenderView, standing: PrefixState) -> bool:
+def _same(old: RenderedTurn, turn: Turn, view: RenderView, prefix: PrefixState) -> bool:
     return (
         old.zone is Zone.HISTORY
-        and (old.before is standing or old.before == standing)
+        and (old.before is prefix or old.before == prefix)
         and (old.turn is turn or old.turn == turn)
         and old.view == view.of(turn)
     )

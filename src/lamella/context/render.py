@@ -217,10 +217,10 @@ class Renderer:
                 out.standing = replace(out.standing, reminder=step.reminder)
 
     def _step(
-        self, slot: Slot, step: Step, number: int, standing: PrefixState, out: _Out, extracts: Mapping[str, str]
+        self, slot: Slot, step: Step, number: int, prefix: PrefixState, out: _Out, extracts: Mapping[str, str]
     ) -> Segment | None:
         over = out.zone is Zone.HISTORY
-        with_thinking = self._thinking_of(step, standing)
+        with_thinking = self._thinking_of(step, prefix)
         cuts = out.view.cuts_of(step)
         instead = self._instead(step, out.view, cuts, extracts, over=over)
         cut = cut_results(step, cuts, readable=out.view.readable) if cuts and instead is None else None
@@ -277,11 +277,11 @@ class Renderer:
         made = reminder_segment(text, _reminder_id(turn, len(turn.steps)), place, role)
         return (made,), standing.behind(made)
 
-    def _thinking_of(self, step: Step, standing: PrefixState) -> bool:
+    def _thinking_of(self, step: Step, prefix: PrefixState) -> bool:
         """Thinking is sent only to the model that made it, and only after the prefix that it was made after (rule
         *prefix*).
         """
-        return step.model == self.model.name and step.made_after == standing.durable
+        return step.model == self.model.name and step.made_after == prefix.durable
 
 
 def unseen(attachment: Attachment, model: ModelFacts) -> str:

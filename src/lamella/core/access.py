@@ -249,32 +249,32 @@ class AccessFacts:
     groups: tuple[str, ...] | None
 
 
-def level_of(standing: AccessFacts) -> GrantLevel:
+def level_of(facts: AccessFacts) -> GrantLevel:
     """The level that a user has on a base (docs/reference/access.md). Returns `none` if a fact is unknown, missing or
     invalid.
 
     The owner has `full`. Otherwise the highest of the user's own grant and the group grants holds. A `none` that names
     the user wins over every group. Example: own `none`, group `full`: `none`.
     """
-    if standing.disabled or not _is_word(Role, standing.role) or standing.owner is None or standing.groups is None:
+    if facts.disabled or not _is_word(Role, facts.role) or facts.owner is None or facts.groups is None:
         return GrantLevel.NONE
-    if standing.owner == standing.user_id:
+    if facts.owner == facts.user_id:
         return GrantLevel.FULL
-    words = standing.groups if standing.direct is None else (standing.direct, *standing.groups)
-    if standing.direct == GrantLevel.NONE or not all(_is_word(GrantLevel, word) for word in words):
+    words = facts.groups if facts.direct is None else (facts.direct, *facts.groups)
+    if facts.direct == GrantLevel.NONE or not all(_is_word(GrantLevel, word) for word in words):
         return GrantLevel.NONE
     return max(map(GrantLevel, words), key=_RANK.__getitem__, default=GrantLevel.NONE)
 
 
-def can_see(standing: AccessFacts, *, visible: bool) -> bool:
+def can_see(facts: AccessFacts, *, visible: bool) -> bool:
     """Whether a user is shown a base's name and description: with a level, or if it is `visible` to members.
 
     A `none` that names the user hides a visible base too.
     """
-    if level_of(standing) is not GrantLevel.NONE:
+    if level_of(facts) is not GrantLevel.NONE:
         return True
-    is_known = not standing.disabled and _is_word(Role, standing.role) and standing.groups is not None
-    return visible and is_known and standing.owner is not None and standing.direct is None
+    is_known = not facts.disabled and _is_word(Role, facts.role) and facts.groups is not None
+    return visible and is_known and facts.owner is not None and facts.direct is None
 
 
 def _is_word(kind: type[StrEnum], word: str | None) -> bool:

@@ -180,28 +180,28 @@ class Compactor:
         self._summariser = summariser
         self._trigger = trigger
 
-    async def compact(self, asked: CompactionRequest) -> Compacted | NotCompacted:
+    async def compact(self, request: CompactionRequest) -> Compacted | NotCompacted:
         """Summarise old turns and open the next session.
 
         Raises `NotFound`, `LeaseLost` and `StoreFailed`; then nothing has changed.
         """
-        caller = asked.caller
-        plan = await self._planned(caller, asked.conversation_id, asked.coming)
+        caller = request.caller
+        plan = await self._planned(caller, request.conversation_id, request.coming)
         if isinstance(plan, NotCompacted):
             return plan
-        vain = self._trigger.vain(plan.gain, plan.loaded.run.most) if asked.if_it_pays else None
+        vain = self._trigger.vain(plan.gain, plan.loaded.run.most) if request.if_it_pays else None
         if vain is not None:
             return NotCompacted(vain[1], code=vain[0])
         tokens = int(plan.old_tokens / plan.loaded.run.calibration)
         room = self._chain(plan).in_local(plan.loaded.run.calibration).newest
-        source = SummarySource(plan.loaded, plan.old, tokens, asked.focus, plan.kept, room)
+        source = SummarySource(plan.loaded, plan.old, tokens, request.focus, plan.kept, room)
         summary = await self._summariser.summary_of(caller, source)
         if isinstance(summary, NotCompacted):
             return summary
-        known = await self._services.store.sessions.sessions(caller, asked.conversation_id)
-        step, compacted = await aside(len(plan.kept), self._step, plan, summary, asked, known)
+        known = await self._services.store.sessions.sessions(caller, request.conversation_id)
+        step, compacted = await aside(len(plan.kept), self._step, plan, summary, request, known)
         try:
-            opened = await self._services.store.sessions.next_session(caller, step, asked.job)
+            opened = await self._services.store.sessions.next_session(caller, step, request.job)
         except (SessionMoved, LeaseLost, NotFound, StoreFailed) as error:
             await self._spent_in_vain(caller, step.expected, summary)
             if isinstance(error, SessionMoved):
@@ -263,7 +263,7 @@ class Compactor:
         return room.in_local(plan.loaded.run.calibration)
 
     def _step(
-        self, plan: _Plan, summary: SessionSummary, asked: CompactionRequest, known: Sequence[Session]
+        self, plan: _Plan, summary: SessionSummary, request: CompactionRequest, known: Sequence[Session]
     ) -> tuple[SessionStep, Compacted]:
         """The step to the next session, and the result. `known` are the sessions before it."""
         old, now = plan.loaded.found.session, self._services.clock.now()
@@ -282,9 +282,9 @@ class Compactor:
             carries=carried_on(ended, known, self._room(plan, size), forms_used(plan.old)),
         )
         made = {"before": plan.before, "summary": size, "kept": plan.kept_tokens}
-        numbers = {**asked.numbers, **made}
+        numbers = {**request.numbers, **made}
         decision = Decision(
-            DecisionKind.SESSION, session.id, boundary, asked.who, asked.why, numbers, plan.first_segment
+            DecisionKind.SESSION, session.id, boundary, request.who, request.why, numbers, plan.first_segment
         )
         sessions = (*(ended if one.id == old.id else one for one in known), session)
         pinned = plan.loaded.found.conversation.tools
@@ -295,7 +295,7 @@ class Compactor:
         step = SessionStep(
             expected=old.id,
             session=session,
-            why=asked.why,
+            why=request.why,
             at=now,
             summary=summary,
             decisions=(decision, *news),

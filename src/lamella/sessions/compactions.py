@@ -80,7 +80,7 @@ class Compactions:
         return digest(encode([*on, len(changed), str(settings.compaction), settings.keep_recent]))
 
     def ask(
-        self, asked: CompactionRequest, state: JsonObject | None = None, *, first: bool = False
+        self, request: CompactionRequest, state: JsonObject | None = None, *, first: bool = False
     ) -> asyncio.Task[Outcome]:
         """Compact in the background. Returns the running compaction if there is one.
 
@@ -88,36 +88,36 @@ class Compactions:
         `state` is what an automatic one depends on. `first`: a message or a running turn waits for it. It begins before
         all others; and if a running compaction is skipped because it would not pay, another one is made.
         """
-        running = self._asked.get(asked.conversation_id)
+        running = self._asked.get(request.conversation_id)
         if running is not None:
-            return asyncio.create_task(self._after(running, asked)) if first else running
+            return asyncio.create_task(self._after(running, request)) if first else running
         if first:
-            self._needed[asked.conversation_id] = asked.coming
-        numbers = {name: round(value, 3) for name, value in asked.numbers.items()}
+            self._needed[request.conversation_id] = request.coming
+        numbers = {name: round(value, 3) for name, value in request.numbers.items()}
         wanted: JsonObject = {
-            "who": asked.who,
-            "focus": asked.focus,
-            "if_it_pays": asked.if_it_pays,
+            "who": request.who,
+            "focus": request.focus,
+            "if_it_pays": request.if_it_pays,
             "numbers": numbers,
         }
         job = NewJob(
             kind=COMPACT,
-            subject=asked.conversation_id,
-            cause=asked.why,
+            subject=request.conversation_id,
+            cause=request.why,
             not_before=self._clock.now(),
             payload={**wanted, **(state or {})},
-            takes_over=asked.who != ENGINE,
+            takes_over=request.who != ENGINE,
         )
-        task = self._asked[asked.conversation_id] = asyncio.create_task(self._ask(asked.caller, job, first=first))
+        task = self._asked[request.conversation_id] = asyncio.create_task(self._ask(request.caller, job, first=first))
         return task
 
-    async def _after(self, running: asyncio.Task[Outcome], asked: CompactionRequest) -> Outcome:
+    async def _after(self, running: asyncio.Task[Outcome], request: CompactionRequest) -> Outcome:
         """The outcome of the running compaction; of another one, if it was skipped."""
-        self._needed[asked.conversation_id] = asked.coming
+        self._needed[request.conversation_id] = request.coming
         outcome = await asyncio.shield(running)
         if isinstance(outcome, Compacted) or outcome.again:
             return outcome
-        return await asyncio.shield(self.ask(asked, first=True))
+        return await asyncio.shield(self.ask(request, first=True))
 
     async def _ask(self, caller: Caller, job: NewJob, *, first: bool) -> Outcome:
         """Enqueue a compaction and wait for its outcome. The job runs even if nobody waits."""

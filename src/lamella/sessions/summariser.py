@@ -266,8 +266,8 @@ class Summariser:
         making.chosen = {"model": other.name if costs[1] < costs[0] else own.name, **figures}
         return (second, None) if costs[1] < costs[0] else (reading, prepared)
 
-    async def _ask_live(self, making: _Making, live: LiveWindow, wanted: SummaryOptions) -> SideAnswer | None:
-        asked = replace(making.asking, wanted=wanted)
+    async def _ask_live(self, making: _Making, live: LiveWindow, options: SummaryOptions) -> SideAnswer | None:
+        asked = replace(making.asking, wanted=options)
         prepared = await live.prepared(asked)
         return await live.ask(making.caller, asked, prepared) if prepared is not None else None
 

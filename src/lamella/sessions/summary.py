@@ -73,7 +73,7 @@ class SummaryOptions:
 
 def instruction(
     turns: Sequence[Turn],
-    wanted: SummaryOptions = SummaryOptions(),
+    options: SummaryOptions = SummaryOptions(),
     *,
     material: str = "",
     stays: bool = False,
@@ -87,34 +87,34 @@ def instruction(
     """
     parts = [framed("material", material)] if material else []
     parts.append(framed("index", index_of(turns, None if room is None else int(room * INDEX_SHARE))))
-    parts.append(_order(_IDS_OF_INDEX, wanted))
+    parts.append(_order(_IDS_OF_INDEX, options))
     if stays:
         parts.append(STAYS)
-    return "\n\n".join([*parts, *_wishes(wanted)])
+    return "\n\n".join([*parts, *_wishes(options)])
 
 
-def data_instruction(wanted: SummaryOptions, part: int = 1, parts: int = 1) -> str:
+def data_instruction(options: SummaryOptions, part: int = 1, parts: int = 1) -> str:
     """The text after a conversation, or a part of it, that is sent as data."""
     of = f"Above stands part {part} of {parts} of the conversation. The others are summarised separately: summarise "
     said = [f"{of}only this one."] if parts > 1 else []
-    return "\n\n".join([_order(_IDS_OF_DATA, wanted), *said, *_wishes(wanted)])
+    return "\n\n".join([_order(_IDS_OF_DATA, options), *said, *_wishes(options)])
 
 
-def condense_instruction(wanted: SummaryOptions) -> str:
+def condense_instruction(options: SummaryOptions) -> str:
     """The text after the summaries of consecutive parts of one conversation."""
-    return "\n\n".join([_CONDENSE.format(words=wanted.words), *_wishes(wanted)])
+    return "\n\n".join([_CONDENSE.format(words=options.words), *_wishes(options)])
 
 
-def _order(ids: str, wanted: SummaryOptions) -> str:
-    return _SUMMARY.format(ids=ids, words=wanted.words)
+def _order(ids: str, options: SummaryOptions) -> str:
+    return _SUMMARY.format(ids=ids, words=options.words)
 
 
 INSTRUCTION = _order(_IDS_OF_INDEX, SummaryOptions())
 
 
-def _wishes(wanted: SummaryOptions) -> list[str]:
-    focus = [f"Give most room to this: {wanted.focus}"] if wanted.focus else []
-    return [*focus, _lacked(wanted.before)] if wanted.before is not None else focus
+def _wishes(options: SummaryOptions) -> list[str]:
+    focus = [f"Give most room to this: {options.focus}"] if options.focus else []
+    return [*focus, _lacked(options.before)] if options.before is not None else focus
 
 
 def index_of(turns: Sequence[Turn], room: int | None = None) -> str:

@@ -68,30 +68,30 @@ class LiveWindow:
         self._services = services
         self._opening = loaded
 
-    async def prepared(self, asked: SummaryRequest) -> Prepared | None:
+    async def prepared(self, request: SummaryRequest) -> Prepared | None:
         """The request; None if the turns, with everything behind stubs in full, do not fit the window."""
-        context = await asyncio.to_thread(self._context, asked)
-        if context is None and asked.kept:
-            context = await asyncio.to_thread(self._context, replace(asked, kept=()))
+        context = await asyncio.to_thread(self._context, request)
+        if context is None and request.kept:
+            context = await asyncio.to_thread(self._context, replace(request, kept=()))
         if context is None:
             return None
         run, setting = self._opening.run, self._opening.setting
         made = await drafted(context, setting.layout, run.model, run.account, self._opening.line)
         return prepare(made, setting.policy, self._services.ledger, self._services.clock.now(), run.ttl, alone=True)
 
-    def _context(self, asked: SummaryRequest) -> ContextInput | None:
+    def _context(self, request: SummaryRequest) -> ContextInput | None:
         loaded, run = self._opening, self._opening.run
         layout, tools = loaded.setting.layout, loaded.setting.conversation.tools
         known = KnownDecisions(run.model.facts.name, loaded.decisions)
         # The boundary of pruning may lie among the turns that stay: it is that of the whole window.
-        behind = hidden((*asked.turns, *asked.kept), layout, known, kept_names(tools))
-        asks = {turn.id for turn in asked.turns}
+        behind = hidden((*request.turns, *request.kept), layout, known, kept_names(tools))
+        asks = {turn.id for turn in request.turns}
         gone = results([one for one in behind if one[0].id in asks])
-        empty = with_instruction(loaded, asked.turns, "")
+        empty = with_instruction(loaded, request.turns, "")
         text = instruction(
-            asked.turns, asked.wanted, material=text_of(gone), stays=bool(asked.kept), room=usable(empty)
+            request.turns, request.wanted, material=text_of(gone), stays=bool(request.kept), room=usable(empty)
         )
-        context = with_instruction(loaded, (*asked.turns, *asked.kept), text)
+        context = with_instruction(loaded, (*request.turns, *request.kept), text)
         context = replace(context, sampling=_sampling(run.sampling))
         whole = as_it_stands(context, layout, loaded.line.assembled if loaded.line else None)
         if whole.report.local > usable(context):
@@ -105,15 +105,15 @@ class LiveWindow:
         output = int(EXPECTED * run.calibration)
         return run.model.facts.cost(Usage(prepared.assembled.report.estimate, read, written, 0, output))
 
-    async def ask(self, caller: Caller, asked: SummaryRequest, prepared: Prepared) -> SideAnswer:
+    async def ask(self, caller: Caller, request: SummaryRequest, prepared: Prepared) -> SideAnswer:
         """Ask, and record the request like any other."""
         run, services = self._opening.run, self._services
-        identity = _identity(services, self._opening, asked.turns[-1], asked.number)
+        identity = _identity(services, self._opening, request.turns[-1], request.number)
         stored = await asyncio.to_thread(new_request, prepared, identity, self._opening.setting.policy, None)
         pinned = pinned_of(self._opening.found.conversation, self._opening.setting.around)
         await services.store.requests.record_request(caller, replace(stored, pinned=pinned))
         note_written(prepared.plan, services.ledger, prepared.facts)
-        headers = run.headers("summary", asked.number)
+        headers = run.headers("summary", request.number)
         answer = await heard(services.clock, run.model, prepared.request, headers)
         note_billed(prepared.plan, answer.usage, services.ledger, prepared.facts)
         await services.store.requests.end_request(caller, answer.end(identity.id, run.model.facts.cost(answer.usage)))
@@ -157,10 +157,10 @@ class Reader:
         return cls(services, loaded, run.model, run.most, run.calibration, run.margin)
 
     @classmethod
-    def second(cls, services: Services, loaded: TurnContext, opened: OpenModel) -> Reader:
+    def second(cls, services: Services, loaded: TurnContext, model: OpenModel) -> Reader:
         """Another model."""
-        facts = opened.model.facts
-        return cls(services, loaded, opened.model, facts.window - _output(facts), facts.token_factor, MARGIN)
+        facts = model.model.facts
+        return cls(services, loaded, model.model, facts.window - _output(facts), facts.token_factor, MARGIN)
 
     @property
     def name(self) -> str:

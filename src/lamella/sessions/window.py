@@ -184,12 +184,12 @@ def window_size(loaded: TurnContext) -> WindowSize:
     )
 
 
-def _input(found: ConversationSnapshot) -> int:
+def _input(snapshot: ConversationSnapshot) -> int:
     """The last bill, adjusted to the current window; 0 if there is none, or another session began since."""
-    bill = found.last_bill
+    bill = snapshot.last_bill
     if bill is None or not bill.followed:
         return 0
-    since = [stored.decision for stored in found.decisions if stored.at > bill.at]
+    since = [stored.decision for stored in snapshot.decisions if stored.at > bill.at]
     if any(decision.kind is DecisionKind.SESSION for decision in since):
         return 0
     freed = sum(d.numbers.get("before", 0) - d.numbers.get("after", 0) for d in since if d.kind is DecisionKind.PRUNE)

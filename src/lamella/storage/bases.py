@@ -65,8 +65,8 @@ from lamella.storage.tables import (
 from lamella.storage.tables import knowledge_bases as bases
 
 
-def _base_of(row: RowMapping, standing: AccessFacts) -> KnowledgeBase:
-    return record(KnowledgeBase, row, content=record(BaseContent, row), level=level_of(standing))
+def _base_of(row: RowMapping, facts: AccessFacts) -> KnowledgeBase:
+    return record(KnowledgeBase, row, content=record(BaseContent, row), level=level_of(facts))
 
 
 def find_base(connection: Connection, caller: Caller, base_id: str) -> KnowledgeBase:

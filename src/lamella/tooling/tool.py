@@ -29,7 +29,7 @@ class ToolKind(StrEnum):
 class Documents(Protocol):
     """The documents that tools bring into the conversation of a call."""
 
-    async def keep(self, found: FoundDocument) -> Attachment:
+    async def keep(self, document: FoundDocument) -> Attachment:
         """Store a document for the conversation, and return it with its number.
 
         The same text from the same place keeps its number and id.

@@ -342,20 +342,22 @@ CHANGE_WHY = "the conversation continues from an earlier turn"
 
 
 def session_change(
-    found: ConversationSnapshot, caller: Caller, ids: Ids, now: datetime
+    snapshot: ConversationSnapshot, caller: Caller, ids: Ids, now: datetime
 ) -> SessionStep | SessionReturn | None:
-    """The change to the session of the path of `found`. Returns None if the conversation is in it.
+    """The change to the session of the path of `snapshot`. Returns None if the conversation is in it.
 
     A session that was left for a branch continues. A session that ended stays closed with its summary: a branch of it
     is opened, with the window that it had at that turn.
     """
-    current, target = found.conversation.session_id, found.session
+    current, target = snapshot.conversation.session_id, snapshot.session
     if target.id == current:
         return None
     boundary = target.begins_after or ""
     if target.closed_by is SessionCause.BRANCH:
         decision = Decision(DecisionKind.SESSION, target.id, boundary, caller.user_id, CHANGE_WHY, {WAY: 1})
-        return SessionReturn(current, target.id, found.place.turn_id, SessionCause.BRANCH, CHANGE_WHY, now, (decision,))
+        return SessionReturn(
+            current, target.id, snapshot.place.turn_id, SessionCause.BRANCH, CHANGE_WHY, now, (decision,)
+        )
     session = Session(
         id=ids.new("sess"),
         conversation_id=target.conversation_id,

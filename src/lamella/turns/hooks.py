@@ -152,10 +152,12 @@ class TurnHooks(RunHooks):
         """See `RunHooks.approve`."""
         return await self._services.approvals.wait(self._turn.turn.id, call.id)
 
-    async def keep_document(self, found: FoundDocument, tokens: int) -> Attachment:
+    async def keep_document(self, document: FoundDocument, tokens: int) -> Attachment:
         """See `RunHooks.keep_document`."""
         turn, now = self._turn, self._services.clock.now()
-        return await self._services.store.documents.keep_document(turn.caller, turn.conversation_id, found, tokens, now)
+        return await self._services.store.documents.keep_document(
+            turn.caller, turn.conversation_id, document, tokens, now
+        )
 
     async def document_text(self, document_id: str) -> str:
         """See `RunHooks.document_text`."""

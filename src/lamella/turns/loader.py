@@ -150,15 +150,15 @@ def first_context(loaded: TurnContext, turn: Turn, registry: Registry, reminders
     return replace(loaded.context(turn, merged(view)), sampling=sampling, last_step=last)
 
 
-def calibration_of(facts: ModelFacts, found: ConversationSnapshot) -> float:
+def calibration_of(facts: ModelFacts, snapshot: ConversationSnapshot) -> float:
     """The provider's tokens per local token, by the last bill or a later count.
 
     It is bounded by how much tokenizers differ, so that one odd bill can't make a conversation look too large forever.
     """
-    last, factor = found.last_bill, facts.token_factor
+    last, factor = snapshot.last_bill, facts.token_factor
     if last is not None and last.local_tokens:
         factor = billed_factor(last.usage.input, last.local_tokens, facts)
-    for stored in found.decisions:
+    for stored in snapshot.decisions:
         learnt = stored.decision.kind is DecisionKind.CALIBRATION and stored.decision.subject == facts.name
         if learnt and (last is None or stored.at > last.at):
             factor = float(stored.decision.outcome)
@@ -253,19 +253,19 @@ class TurnLoader:
             for run, opened, found, limit in zip(query.runs, models, beginnings, limits, strict=True)
         )
 
-    async def _limit(self, opened: OpenModel) -> int | None:
+    async def _limit(self, model: OpenModel) -> int | None:
         """The largest prompt in tokens that a model accepts, learned from refusals. If its expiry is further away than
         any can be, the clock was set back and the limit's age is unknown.
         """
         now = self._services.clock.now()
-        limit = await self._services.store.requests.provider_limit(opened.account, opened.model.facts.name, now)
+        limit = await self._services.store.requests.provider_limit(model.account, model.model.facts.name, now)
         return limit.tokens if limit is not None and limit.until - now <= BELIEVED else None
 
-    def _back_again(self, facts: ModelFacts, found: ConversationSnapshot, limit: int | None) -> tuple[Decision, ...]:
+    def _back_again(self, facts: ModelFacts, snapshot: ConversationSnapshot, limit: int | None) -> tuple[Decision, ...]:
         budget = self._settings.budget(facts)
         most = min(budget, limit) if limit is not None else budget
-        known = tuple(stored.decision for stored in found.decisions)
-        return back_again(facts.name, known, found.path, found.summaries, most)
+        known = tuple(stored.decision for stored in snapshot.decisions)
+        return back_again(facts.name, known, snapshot.path, snapshot.summaries, most)
 
     async def fallback(self, caller: Caller, loaded: TurnContext) -> TurnContext | None:
         """The same turn for the fallback of the model of `loaded`. Returns None if there is none.
@@ -313,16 +313,16 @@ class TurnLoader:
         return replace(loaded, found=found, setting=setting)
 
     async def _form(
-        self, caller: Caller, found: ConversationSnapshot, setting: EffectiveSettings, model: ModelFacts, told: str
+        self, caller: Caller, snapshot: ConversationSnapshot, setting: EffectiveSettings, model: ModelFacts, told: str
     ) -> FormChoice:
         """The layout in the session's form of dynamic context. If the form is not chosen yet, the whole path is
         read.
         """
-        past = found.path
-        if found.session.number > 1 and form_is_open(found, setting.layout, told):
-            past = await self._services.store.turns.path(caller, found.conversation.id)
+        past = snapshot.path
+        if snapshot.session.number > 1 and form_is_open(snapshot, setting.layout, told):
+            past = await self._services.store.turns.path(caller, snapshot.conversation.id)
         terms = Terms(model, setting.policy, self._settings.dynamic_form)
-        return chosen_form(found, setting.layout, told, past, terms)
+        return chosen_form(snapshot, setting.layout, told, past, terms)
 
     async def _around(
         self, caller: Caller, conversation: Conversation, choices: Choices, *, keep: bool
@@ -357,24 +357,24 @@ class TurnLoader:
     def _run_input(
         self,
         run: NewRun,
-        opened: OpenModel,
-        found: ConversationSnapshot,
+        model: OpenModel,
+        snapshot: ConversationSnapshot,
         effort: str,
         begun: Sequence[Decision],
         turn_id: str,
     ) -> RunInput:
-        facts, bill = opened.model.facts, found.last_bill
+        facts, bill = model.model.facts, snapshot.last_bill
         diagnoses = facts.diagnoses and self._settings.cache_diagnostics
         compared_with = bill.answer_id if diagnoses and bill is not None else None
         return RunInput(
             id=run.id,
-            model=opened.model,
-            account=opened.account,
+            model=model.model,
+            account=model.account,
             budget=self._settings.budget(facts),
             sampling=Sampling(self._settings.output(facts), effort, compared_with=compared_with),
-            calibration=calibration_of(facts, found),
+            calibration=calibration_of(facts, snapshot),
             billed_local=bill.local_tokens if bill is not None else 0,
-            decisions=(*(stored.decision for stored in found.decisions), *begun),
+            decisions=(*(stored.decision for stored in snapshot.decisions), *begun),
             step_limit=self._settings.step_limit,
             diagnoses=diagnoses,
             keeps_results=self._settings.keeps_results,

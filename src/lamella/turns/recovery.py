@@ -104,25 +104,25 @@ class _Rebuild:
         facts = self.prices.get(self.model)
         return facts.cost(usage) if facts is not None else 0.0
 
-    def _feed(self, opened: OpenStep, packet: AnyPacket) -> None:
+    def _feed(self, step: OpenStep, packet: AnyPacket) -> None:
         block = packet.block_index or 0
-        opened.began = opened.began or isinstance(packet, _ANSWER)
+        step.began = step.began or isinstance(packet, _ANSWER)
         match packet:
             case TextPacket(text=text):
-                opened.feed(deltas.TextDelta(block, text))
+                step.feed(deltas.TextDelta(block, text))
             case ReasoningPacket(text=text):
-                opened.feed(deltas.ReasoningDelta(block, text))
+                step.feed(deltas.ReasoningDelta(block, text))
             case ToolCallPacket(call_id=call_id, name=name):
-                opened.feed(deltas.ToolCallOpened(block, call_id, name))
+                step.feed(deltas.ToolCallOpened(block, call_id, name))
             case ToolArgsPacket(json=json):
-                opened.feed(deltas.ToolArgsDelta(block, json))
+                step.feed(deltas.ToolArgsDelta(block, json))
             case ToolResultPacket(call_id=call_id, name=name, content=content, is_error=is_error):
                 queries, rich = packet.queries, packet.rich
-                opened.results[call_id] = ToolResult(call_id, name, content, is_error, queries, rich=rich)
+                step.results[call_id] = ToolResult(call_id, name, content, is_error, queries, rich=rich)
             case UsagePacket(usage=usage, cost=cost):
-                opened.feed(deltas.UsageReported(usage.usage()))
-                opened.feed(deltas.Closed(StopReason.END_TURN))
-                opened.drained = True
+                step.feed(deltas.UsageReported(usage.usage()))
+                step.feed(deltas.Closed(StopReason.END_TURN))
+                step.drained = True
                 self.cost = cost
             case _:
                 pass

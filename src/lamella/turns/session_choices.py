@@ -76,21 +76,21 @@ class FormChoice:
     decisions: tuple[Decision, ...] = ()
 
 
-def form_is_open(found: ConversationSnapshot, layout: Layout, told: str) -> bool:
+def form_is_open(snapshot: ConversationSnapshot, layout: Layout, told: str) -> bool:
     """Whether a turn with this dynamic context decides the form of its session: it is the first with any."""
-    return layout.late is not None and bool(told) and _pinned(found) is None
+    return layout.late is not None and bool(told) and _pinned(snapshot) is None
 
 
 def chosen_form(
-    found: ConversationSnapshot, layout: Layout, told: str, past: Sequence[Turn], terms: Terms
+    snapshot: ConversationSnapshot, layout: Layout, told: str, past: Sequence[Turn], terms: Terms
 ) -> FormChoice:
-    """The layout in the form of the session of `found`, for a turn with the dynamic context `told`.
+    """The layout in the form of the session of `snapshot`, for a turn with the dynamic context `told`.
 
     `past` are the earlier turns of the conversation.
     """
-    if not form_is_open(found, layout, told):
-        return FormChoice(layout_of(found, layout))
-    ahead = expected(past, max(1, found.session.number - 1), count_tokens(told))
+    if not form_is_open(snapshot, layout, told):
+        return FormChoice(layout_of(snapshot, layout))
+    ahead = expected(past, max(1, snapshot.session.number - 1), count_tokens(told))
     rates = Rates.of(terms.model).with_gaps(_cold(past, terms.model))
     if terms.rule is not FormRule.PAYS:
         form, why = terms.rule.value, "the deployment says so"
@@ -112,15 +112,15 @@ def chosen_form(
         _KEPT: ahead.kept(rates),
         _LATE: ahead.late(),
     }
-    outcome = f"{form}@{_place(found)}"
+    outcome = f"{form}@{_place(snapshot)}"
     said = f"in this session dynamic context {_PLACES[form]}: {why}"
     decision = Decision(DecisionKind.SETTING, FORM_SUBJECT, outcome, "engine", said, numbers)
     return FormChoice(_in_form(layout, form), (decision,))
 
 
-def layout_of(found: ConversationSnapshot, layout: Layout) -> Layout:
-    """This layout in the form of the session of `found`."""
-    return _in_form(layout.kept or layout, _pinned(found) or _KEPT)
+def layout_of(snapshot: ConversationSnapshot, layout: Layout) -> Layout:
+    """This layout in the form of the session of `snapshot`."""
+    return _in_form(layout.kept or layout, _pinned(snapshot) or _KEPT)
 
 
 def expected(past: Sequence[Turn], sessions: int, tokens: int) -> DynamicAhead:
@@ -144,17 +144,17 @@ def _cold(past: Sequence[Turn], model: ModelFacts) -> float:
     return min(1.0, late / calls) if calls else 0.0
 
 
-def _place(found: ConversationSnapshot) -> str:
-    return found.session.begins_after or _START
+def _place(snapshot: ConversationSnapshot) -> str:
+    return snapshot.session.begins_after or _START
 
 
-def _pinned(found: ConversationSnapshot) -> str | None:
+def _pinned(snapshot: ConversationSnapshot) -> str | None:
     """The form that the session has: decided, or kept if its turns have dynamic context without a decision."""
-    for stored in reversed(found.decisions):
+    for stored in reversed(snapshot.decisions):
         form, _, place = stored.decision.outcome.partition("@")
-        if stored.decision.subject == FORM_SUBJECT and place == _place(found):
+        if stored.decision.subject == FORM_SUBJECT and place == _place(snapshot):
             return form
-    here = (turn for turn in found.path if turn.user.sent_at >= found.session.opened_at)
+    here = (turn for turn in snapshot.path if turn.user.sent_at >= snapshot.session.opened_at)
     return _KEPT if any(turn.user.dynamic for turn in here) else None
 
 
@@ -191,15 +191,15 @@ class ChosenPrompt:
 
 
 def chosen_prompt(
-    found: ConversationSnapshot, needed: KnowledgePrompt | None, layout: Layout, who: str
+    snapshot: ConversationSnapshot, needed: KnowledgePrompt | None, layout: Layout, who: str
 ) -> ChosenPrompt:
-    """The text of the session of `found`. `needed` None: nothing is chosen now."""
-    known = _known([stored.decision for stored in found.decisions])
-    place = found.session.begins_after or _START
+    """The text of the session of `snapshot`. `needed` None: nothing is chosen now."""
+    known = _known([stored.decision for stored in snapshot.decisions])
+    place = snapshot.session.begins_after or _START
     for prompt, at in reversed(known):
         if at == place:
             return ChosenPrompt(prompt)
-    begun = bool(found.path) and not known
+    begun = bool(snapshot.path) and not known
     if needed is None or begun or not (known or needed):
         return ChosenPrompt(KnowledgePrompt.NONE)
     first = "system" if layout.is_fixed(Kind.SYSTEM) else None

@@ -227,18 +227,18 @@ class TurnEngine:
         """The first request that this message would make; nothing is stored and nothing is sent."""
         return await preview(caller, new, self.loader, self._services, self._settings.reminders)
 
-    async def run(self, begun: StartedTurn) -> Finished:
+    async def run(self, started: StartedTurn) -> Finished:
         """Ends when the turn is saved; a turn whose task is cancelled is left to the next recovery."""
-        self._emit(begun.input, _started(begun.input))
-        turn_id = begun.input.turn.id
+        self._emit(started.input, _started(started.input))
+        turn_id = started.input.turn.id
         try:
-            await self._finish(begun, await self._until_ended(begun))
-            return _finished(begun)
+            await self._finish(started, await self._until_ended(started))
+            return _finished(started)
         finally:
             self._bus.close(turn_id)
             self.stops.close(turn_id)
             self._hooks.pop(turn_id, None)
-            for run in begun.runs:
+            for run in started.runs:
                 self._turn_of.pop(run.id, None)
 
     async def go_to(self, caller: Caller, conversation_id: str, place: Place) -> Conversation:
@@ -269,12 +269,12 @@ class TurnEngine:
         """The process is ending: save every turn as interrupted, as far as it came."""
         self._interrupted.set()
 
-    async def _until_ended(self, begun: StartedTurn) -> StopCause | None:
+    async def _until_ended(self, started: StartedTurn) -> StopCause | None:
         """Run the models until they are done or the turn is stopped; if it was stopped before, none begins."""
-        turn = begun.input
+        turn = started.input
         if await self.stops.is_stopped(turn.turn.id):
             return "user_cancelled"
-        work = asyncio.create_task(run_models(turn, begun.runs, self._services, begun.hooks))
+        work = asyncio.create_task(run_models(turn, started.runs, self._services, started.hooks))
         stop = asyncio.create_task(self.stops.requested(turn.turn.id))
         interrupt = asyncio.create_task(self._interrupted.wait())
         try:
@@ -288,28 +288,28 @@ class TurnEngine:
                 task.cancel()
             await asyncio.gather(work, stop, interrupt, return_exceptions=True)
 
-    async def _finish(self, begun: StartedTurn, cause: StopCause | None) -> TurnStatus:
+    async def _finish(self, started: StartedTurn, cause: StopCause | None) -> TurnStatus:
         """Save the output of the containers in one transaction, then emit the last packets."""
-        turn = begun.input
-        for run in begun.runs:
+        turn = started.input
+        for run in started.runs:
             if run.status is TurnStatus.RUNNING:
                 run.end(*_CUT_OFF[cause or "interrupted"])
             self.loader.keep_line(turn.conversation_id, run.input, run.line)
         now = self._services.clock.now()
-        status = _status(begun.runs, cause)
-        error = begun.runs[0].error if status is TurnStatus.FAILED else None
+        status = _status(started.runs, cause)
+        error = started.runs[0].error if status is TurnStatus.FAILED else None
         end = TurnEnd(
             turn_id=turn.turn.id,
             status=status,
-            runs=[_run_end(run, now) for run in begun.runs],
+            runs=[_run_end(run, now) for run in started.runs],
             finished_at=now,
             error=error.as_dict() if error else None,
         )
         await self._save(turn, end)
         if cause is not None or status is TurnStatus.STOPPED:
             self._emit(turn, TurnStopped(reason=cause or "user_cancelled"))
-        usage = sum((run.usage for run in begun.runs), Usage())
-        total = sum(run.cost for run in begun.runs)
+        usage = sum((run.usage for run in started.runs), Usage())
+        total = sum(run.cost for run in started.runs)
         self._emit(turn, TurnFinished(status=status.value, usage=UsageBody.of(usage), cost=total))
         await self._journal.close_turn(turn.turn.id)
         return status
@@ -364,18 +364,18 @@ def _session_of(condition: BeginCondition, conversation: Conversation) -> str:
             return id
 
 
-def _finished(begun: StartedTurn) -> Finished:
+def _finished(started: StartedTurn) -> Finished:
     """What runs after a turn uses the answer that the conversation continues from."""
-    turn = begun.input
-    statuses = [run.status for run in begun.runs]
-    chosen = (run for n, run in enumerate(begun.runs) if run.id == begun.hooks.preferred and can_go_on(statuses, n))
-    run = next(chosen, begun.runs[first_choice(statuses)])
+    turn = started.input
+    statuses = [run.status for run in started.runs]
+    chosen = (run for n, run in enumerate(started.runs) if run.id == started.hooks.preferred and can_go_on(statuses, n))
+    run = next(chosen, started.runs[first_choice(statuses)])
     whole = replace(turn.turn, steps=run.container.steps, status=run.status)
     # An estimate starts nothing: what follows a turn goes by what was measured.
     billed = [end.usage.input for end in run.container.ends if end.error is None and not end.usage.input_estimated]
     return Finished(
         caller=turn.caller,
-        conversation=begun.conversation,
+        conversation=started.conversation,
         model=run.input.model.facts.name,
         turns=(*turn.history, whole),
         decisions=run.decisions or run.input.decisions,

@@ -62,22 +62,22 @@ class WithheldRequests:
         return bool(self.told)
 
 
-def held_apart(found: ConversationData) -> WithheldRequests:
+def held_apart(data: ConversationData) -> WithheldRequests:
     """Which requests were made with what their reader may not read any more.
 
     A window that was built after a grant was lowered holds fixed sentences in its place, and is like any other.
     """
-    closed = _closed_since(found)
-    sources = _withheld_sources(found)
+    closed = _closed_since(data)
+    sources = _withheld_sources(data)
     if not sources:
         return WithheldRequests(frozenset(), frozenset(), ())
     apart = set()
-    for records in found.requests.values():
+    for records in data.requests.values():
         for record in records:
             bases = {base for segment in record.segments for base in sources.get(segment.source, ())}
             bases |= {base for segment in record.segments for base in sources.get(segment.id, ())}
             if record.letters == AS_DATA:
-                bases |= _held_before(found, record)
+                bases |= _held_before(data, record)
             if any(base not in closed or record.at < closed[base] for base in bases):
                 apart.add(record.id)
     closed_now = frozenset(base for held in sources.values() for base in held)
@@ -91,18 +91,18 @@ def held_apart(found: ConversationData) -> WithheldRequests:
     return WithheldRequests(frozenset(apart), closed_now, tuple(told))
 
 
-def _held_before(found: ConversationData, record: RequestRecord) -> set[str]:
+def _held_before(data: ConversationData, record: RequestRecord) -> set[str]:
     """The bases of all that is withheld and was there when a request was made."""
-    turns = [turn for turn in found.turns if turn.started_at <= record.at]
+    turns = [turn for turn in data.turns if turn.started_at <= record.at]
     held = {base for turn in turns for run in turn.runs for step in run.steps for base in step.withheld}
     held |= {base for turn in turns if not turn.dynamic for base in turn.dynamic_from}
-    return held | {base for one in found.sessions if one.opened_at <= record.at for base in one.withheld}
+    return held | {base for one in data.sessions if one.opened_at <= record.at for base in one.withheld}
 
 
-def _closed_since(found: ConversationData) -> Mapping[str, datetime]:
+def _closed_since(data: ConversationData) -> Mapping[str, datetime]:
     """Since when windows leave out what came from a base, by the newest decision about it."""
     closed: dict[str, datetime] = {}
-    for stored in found.decisions:
+    for stored in data.decisions:
         kind, _, base = stored.decision.subject.partition(" ")
         if stored.decision.kind is DecisionKind.SETTING and kind == GRANT:
             closed.pop(base, None)
@@ -111,15 +111,15 @@ def _closed_since(found: ConversationData) -> Mapping[str, datetime]:
     return closed
 
 
-def _withheld_sources(found: ConversationData) -> Mapping[str, tuple[str, ...]]:
+def _withheld_sources(data: ConversationData) -> Mapping[str, tuple[str, ...]]:
     """The bases because of which something is not given, by the source or the id of its segment."""
     held: dict[str, tuple[str, ...]] = {}
-    for turn in found.turns:
+    for turn in data.turns:
         if turn.dynamic_from and not turn.dynamic:
             held[f"{turn.id}/dynamic"] = turn.dynamic_from
         for run in turn.runs:
             held |= {step.id: step.withheld for step in run.steps if step.withheld}
-    return held | {session.id: session.withheld for session in found.sessions if session.withheld}
+    return held | {session.id: session.withheld for session in data.sessions if session.withheld}
 
 
 def exporter_of(app: App) -> Exporter:
@@ -169,15 +169,15 @@ class Exporter:
         )
         return Trace(head, _in_order(entries))
 
-    def _standing(self, found: ConversationData) -> ReplayDefaults:
+    def _standing(self, data: ConversationData) -> ReplayDefaults:
         """What a replay begins with: what the first turn had, else what the conversation has now."""
-        conversation, settings = found.conversation, self.settings
-        asked = [one for turn in found.turns for one in found.requests[turn.id] if one.purpose == "chat"]
+        conversation, settings = data.conversation, self.settings
+        asked = [one for turn in data.turns for one in data.requests[turn.id] if one.purpose == "chat"]
         first = asked[0] if asked else None
-        titled = found.of_purpose("title")
+        titled = data.of_purpose("title")
         own = titled[0].model if titled and settings.compaction_model is None else first.model if first else None
         budget, output = settings.context_budget, settings.max_output
-        around = found.around(found.turns[0].started_at) if found.turns else None
+        around = data.around(data.turns[0].started_at) if data.turns else None
         return ReplayDefaults(
             model=own or conversation.model,
             layout=first.layout if first is not None else conversation.layout,
@@ -193,28 +193,28 @@ class Exporter:
         )
 
     def _head(
-        self, found: ConversationData, standing: ReplayDefaults, projects: Mapping[tuple[str, int], TraceProject]
+        self, data: ConversationData, defaults: ReplayDefaults, projects: Mapping[tuple[str, int], TraceProject]
     ) -> TraceHead:
-        project = standing.project
+        project = defaults.project
         settings = dict(carried_settings(self.settings))
-        settings["thinking_effort"] = standing.effort
+        settings["thinking_effort"] = defaults.effort
         return TraceHead(
             lamella_trace=1,
-            model=standing.model,
-            layout=standing.layout,
-            marker_policy=standing.marker_policy,
-            timezone=found.turns[0].timezone if found.turns else "UTC",
+            model=defaults.model,
+            layout=defaults.layout,
+            marker_policy=defaults.marker_policy,
+            timezone=data.turns[0].timezone if data.turns else "UTC",
             settings=settings,
-            system=standing.system,
-            tools=tools_of(standing.tools, self.registry),
-            agent=agent_of(standing.agent) if standing.agent is not None else None,
+            system=defaults.system,
+            tools=tools_of(defaults.tools, self.registry),
+            agent=agent_of(defaults.agent) if defaults.agent is not None else None,
             project=projects[project.id, project.revision] if project is not None else None,
         )
 
-    def _facts(self, found: ConversationData) -> Mapping[str, ModelFacts]:
+    def _facts(self, data: ConversationData) -> Mapping[str, ModelFacts]:
         """What is known of every model that was asked, or was to be."""
-        names = {record.model for of_turn in found.requests.values() for record in of_turn}
-        names |= {run.model for turn in found.turns for run in turn.runs} | {found.conversation.model}
+        names = {record.model for of_turn in data.requests.values() for record in of_turn}
+        names |= {run.model for turn in data.turns for run in turn.runs} | {data.conversation.model}
         others = (self.settings.fallback_model, self.settings.compaction_model)
         names |= {name for name in others if name is not None}
         known = {}
@@ -226,62 +226,62 @@ class Exporter:
         return known
 
     async def _projects(
-        self, caller: Caller, found: ConversationData, missing: Missing
+        self, caller: Caller, data: ConversationData, missing: Missing
     ) -> Mapping[tuple[str, int], TraceProject]:
         """The projects that stood around turns, by id and revision."""
         projects = {}
-        for _, pinned in found.pinned:
+        for _, pinned in data.pinned:
             one = pinned.project
             if one is not None and (one.id, one.revision) not in projects:
-                made = await project_of(self.store, caller, found.conversation.id, one, missing)
+                made = await project_of(self.store, caller, data.conversation.id, one, missing)
                 projects[one.id, one.revision] = made
         return projects
 
-    def _leave(self, found: ConversationData, missing: Missing) -> None:
+    def _leave(self, data: ConversationData, missing: Missing) -> None:
         """Say what of a conversation is not in its trace, whoever reads it."""
-        conversation = found.conversation
+        conversation = data.conversation
         if conversation.running_turn is not None:
             missing.add("the turn that is running")
-        if found.waiting:
-            waits = "a message that waits in the queue" if found.waiting == 1 else f"{found.waiting} messages that wait"
+        if data.waiting:
+            waits = "a message that waits in the queue" if data.waiting == 1 else f"{data.waiting} messages that wait"
             missing.add(waits)
-        old = sum(found.kept_around(turn.started_at) is None for turn in found.turns)
+        old = sum(data.kept_around(turn.started_at) is None for turn in data.turns)
         if old:
             missing.add(
                 f"agent and project of {old} turn{'s' if old > 1 else ''} that an earlier version answered, and their "
                 "system prompt and tools, which are given as they are now"
             )
-        used = {record.layout for of_turn in found.requests.values() for record in of_turn}
+        used = {record.layout for of_turn in data.requests.values() for record in of_turn}
         for name in sorted(used - set(LAYOUTS)):
             missing.add(f"the layout {missing.named(name)}, which is this deployment's own")
-        known = set(self._facts(found))
-        asked = {record.model for of_turn in found.requests.values() for record in of_turn}
+        known = set(self._facts(data))
+        asked = {record.model for of_turn in data.requests.values() for record in of_turn}
         for name in sorted(asked - known):
             missing.add(f"what is known of the model {missing.named(name)}: it is not served any more")
 
 
-def _side(found: ConversationData, sent: SentRequests, apart: WithheldRequests, missing: Missing) -> TraceSide:
+def _side(data: ConversationData, sent: SentRequests, apart: WithheldRequests, missing: Missing) -> TraceSide:
     """What was answered beside the turns."""
     side = TraceSide()
-    summaries, titles = found.of_purpose("summary"), found.of_purpose("title")
+    summaries, titles = data.of_purpose("summary"), data.of_purpose("title")
     lost = [one for one in (*summaries, *titles) if one.said is None and one.error is None]
     if lost:
         what = "1 summary or title" if len(lost) == 1 else f"{len(lost)} summaries and titles"
         missing.add(f"what was answered when {what} was asked for, by an earlier version")
     held = WITHHELD_SUMMARY if apart else None
-    made = [answer_of(one, sent[one.id], held, _late(found, summaries, n)) for n, one in enumerate(summaries)]
+    made = [answer_of(one, sent[one.id], held, _late(data, summaries, n)) for n, one in enumerate(summaries)]
     side.summary = list[str | TraceAnswer](made)
     side.title = list[str | TraceAnswer](answer_of(one, sent[one.id], held) for one in titles)
     return side
 
 
-def _late(found: ConversationData, summaries: Sequence[RequestRecord], number: int) -> int:
+def _late(data: ConversationData, summaries: Sequence[RequestRecord], number: int) -> int:
     """How many turns had begun before a summary came: until the next one was asked for, or a session began with it."""
-    asked = found.asked_at(summaries[number])
+    asked = data.asked_at(summaries[number])
     ends = [record.at for record in summaries[number + 1 : number + 2]]
-    ends += [session.opened_at for session in found.sessions if session.opened_at > asked]
+    ends += [session.opened_at for session in data.sessions if session.opened_at > asked]
     end = min(ends, default=asked)
-    return sum(asked <= turn.started_at < end for turn in found.turns)
+    return sum(asked <= turn.started_at < end for turn in data.turns)
 
 
 def _in_order(entries: Sequence[TraceEntry]) -> tuple[TraceEntry, ...]:

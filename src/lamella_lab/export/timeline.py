@@ -82,7 +82,7 @@ class Timeline:
         self,
         gathered: ConversationData,
         sent: SentRequests,
-        standing: ReplayDefaults,
+        defaults: ReplayDefaults,
         registry: Registry,
         projects: Mapping[tuple[str, int], TraceProject],
         facts: Mapping[str, ModelFacts],
@@ -90,7 +90,7 @@ class Timeline:
     ) -> None:
         self._gathered = gathered
         self._sent = sent
-        self._standing = standing
+        self._standing = defaults
         self._registry = registry
         self._projects = projects
         self._facts = facts

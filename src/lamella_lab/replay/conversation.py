@@ -44,7 +44,7 @@ from lamella_lab.trace.parts import TraceStop, TraceTool
 from lamella_lab.trace.settings import GivenSettings, settings_of
 
 
-def replay_settings(asked: GivenSettings, trace: Trace, facts: ModelFacts) -> Settings:
+def replay_settings(settings: GivenSettings, trace: Trace, facts: ModelFacts) -> Settings:
     """The settings of a replay. A turn may have as many steps as the longest of the trace, and one more; nobody asks
     for a title that the trace does not ask for.
     """
@@ -55,7 +55,7 @@ def replay_settings(asked: GivenSettings, trace: Trace, facts: ModelFacts) -> Se
         "thinking_effort": _effort(trace, facts),
         "titles": False,
     }
-    return settings_of(own | {name: value for name, value in asked.items() if value is not None})
+    return settings_of(own | {name: value for name, value in settings.items() if value is not None})
 
 
 def played_settings(parts: CoreSettings) -> CoreSettings:

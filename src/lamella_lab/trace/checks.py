@@ -83,12 +83,12 @@ class _Known:
         return answers[run]
 
 
-def _check_entry(entry: TraceEntry, where: str, known: _Known) -> None:
+def _check_entry(entry: TraceEntry, where: str, known_ids: _Known) -> None:
     match entry:
         case TraceTurn():
-            _check_turn(entry, where, known)
+            _check_turn(entry, where, known_ids)
         case ToolsChange():
-            known.tools = _tool_names(entry.tools, where, known.head)
+            known_ids.tools = _tool_names(entry.tools, where, known_ids.head)
         case SetChange():
             _check_settings(entry.settings, where)
         case ProjectChange(project=project) if project is not None:
@@ -96,9 +96,9 @@ def _check_entry(entry: TraceEntry, where: str, known: _Known) -> None:
         case AgentChange(agent=agent):
             _check_agent(agent, where)
         case PreferChange(turn=turn, run=run):
-            known.run(turn, run or 0, where)
+            known_ids.run(turn, run or 0, where)
         case PruneChange(turn=turn, run=run, step=step):
-            if step >= len(known.run(turn, run, where).steps):
+            if step >= len(known_ids.run(turn, run, where).steps):
                 raise InvalidRequest(f"{capital(where)} names step {step}, which the turn “{turn}” has not.")
         case _:
             pass
@@ -122,23 +122,23 @@ def _check_agent(agent: TraceAgent | None, where: str) -> None:
 # Turns
 
 
-def _check_turn(turn: TraceTurn, where: str, known: _Known) -> None:
+def _check_turn(turn: TraceTurn, where: str, known_ids: _Known) -> None:
     if turn.timezone is not None:
         _check_zone(turn.timezone, where)
     if turn.sent is not None:
         _check_moment(turn.sent, "sent", where)
-    _check_place(turn, where, known)
+    _check_place(turn, where, known_ids)
     _check_words(turn, where)
     _check_files(turn.files, where)
-    _check_runs(turn, where, known)
+    _check_runs(turn, where, known_ids)
     _check_stops(turn, where)
     if turn.id is not None:
-        if turn.id in known.turns:
+        if turn.id in known_ids.turns:
             raise InvalidRequest(f"{capital(where)}: the `id` “{turn.id}” comes twice.", hint="Give each its own.")
-        known.turns[turn.id] = turn
+        known_ids.turns[turn.id] = turn
 
 
-def _check_place(turn: TraceTurn, where: str, known: _Known) -> None:
+def _check_place(turn: TraceTurn, where: str, known_ids: _Known) -> None:
     """Whether it follows one thing, and that is there."""
     given = [name for name in ("edit_of", "regenerate") if getattr(turn, name) is not None]
     if turn.parent is not msgspec.UNSET:
@@ -148,10 +148,10 @@ def _check_place(turn: TraceTurn, where: str, known: _Known) -> None:
         raise InvalidRequest(f"{capital(where)} has {names}.", hint="Give one of them: each says what it follows.")
     for name in (turn.edit_of, turn.regenerate):
         if name is not None:
-            known.turn(name, where)
+            known_ids.turn(name, where)
     if isinstance(turn.parent, str):
         named, run = place_named(turn.parent)
-        known.run(named, run or 0, where)
+        known_ids.run(named, run or 0, where)
 
 
 def place_named(parent: str) -> tuple[str, int | None]:
@@ -171,7 +171,7 @@ def _check_words(turn: TraceTurn, where: str) -> None:
         raise InvalidRequest(f"{capital(where)}: `user` says nothing.", hint="Give what the user sent.")
 
 
-def _check_runs(turn: TraceTurn, where: str, known: _Known) -> None:
+def _check_runs(turn: TraceTurn, where: str, known_ids: _Known) -> None:
     if turn.steps and turn.runs:
         raise InvalidRequest(f"{capital(where)} has `steps` and `runs`.", hint="`steps` are those of run 0.")
     if turn.runs and sorted(turn.runs) != sorted(map(str, range(len(turn.runs)))):
@@ -192,21 +192,21 @@ def _check_runs(turn: TraceTurn, where: str, known: _Known) -> None:
     for number, run in enumerate(turn.answers):
         at = where if count == 1 else f"{where}, run {number}"
         ends = any(of == number for of, _ in stopped)
-        if not run.steps and not ends and known.head.exported is None:
+        if not run.steps and not ends and known_ids.head.exported is None:
             raise InvalidRequest(f"{capital(at)} has no steps.", hint="Give what the model said as `steps`.")
         for s, step in enumerate(run.steps, 1):
-            _check_step(step, f"{at}, step {s}", known)
+            _check_step(step, f"{at}, step {s}", known_ids)
         last = run.steps[-1] if run.steps else TraceStep()
-        if last.calls and last.fault is None and not ends and known.head.exported is None:
+        if last.calls and last.fault is None and not ends and known_ids.head.exported is None:
             raise InvalidRequest(
                 f"{capital(at)} ends with a step that calls tools.", hint="Give the answer that followed as a step."
             )
 
 
-def _check_step(step: TraceStep, where: str, known: _Known) -> None:
+def _check_step(step: TraceStep, where: str, known_ids: _Known) -> None:
     if step.parts and (step.text or step.reasoning or step.tool_calls):
         raise InvalidRequest(f"{capital(where)} has `parts` beside the same in short.", hint="Give one of the two.")
-    if known.head.exported is None and (step.sent is not None or step.failed):
+    if known_ids.head.exported is None and (step.sent is not None or step.failed):
         raise InvalidRequest(
             f"{capital(where)} says what was sent, which only a trace that was exported can.",
             hint="Leave out `sent` and `failed`, or keep the trace's `exported`.",
@@ -214,7 +214,7 @@ def _check_step(step: TraceStep, where: str, known: _Known) -> None:
     for number, part in enumerate(step.parts, 1):
         _check_part(part, f"{where}, part {number}")
     for call in step.calls:
-        _check_call(call, where, known)
+        _check_call(call, where, known_ids)
 
 
 def _check_part(part: TracePart, where: str) -> None:
@@ -223,8 +223,8 @@ def _check_part(part: TracePart, where: str) -> None:
         raise InvalidRequest(f"{capital(where)} is not one thing.", hint="Give `text`, `reasoning` or `call`.")
 
 
-def _check_call(call: TraceCall, where: str, known: _Known) -> None:
-    if call.name not in known.tools and known.head.exported is None:
+def _check_call(call: TraceCall, where: str, known_ids: _Known) -> None:
+    if call.name not in known_ids.tools and known_ids.head.exported is None:
         raise InvalidRequest(
             f"{capital(where)} calls “{call.name}”, which is not among the trace's tools.", hint="Name it in `tools`."
         )
@@ -276,9 +276,9 @@ def _tool_names(tools: Sequence[TraceTool], where: str, head: TraceHead) -> set[
     return names
 
 
-def _check_settings(given: GivenSettings, where: str) -> None:
+def _check_settings(settings: GivenSettings, where: str) -> None:
     try:
-        settings_of(given)
+        settings_of(settings)
     except InvalidRequest as error:
         raise InvalidRequest(
             f"{capital(where)}, `settings.{error.param}`: {error.message}", hint=error.hint, param=error.param

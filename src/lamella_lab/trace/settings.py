@@ -55,17 +55,17 @@ UNUSED = frozenset(Settings.model_fields) - frozenset(CARRIED)
 """Settings that a replay takes and does nothing with: it names them."""
 
 
-def settings_of(given: GivenSettings) -> Settings:
+def settings_of(settings: GivenSettings) -> Settings:
     """The settings that a trace says. Raises `InvalidRequest` with the setting as its `param`."""
-    for name in given:
+    for name in settings:
         if name not in CARRIED:
             known = ", ".join(CARRIED)
             raise InvalidRequest(f"There is no setting “{name}”.", hint=f"Choose one of {known}.", param=name)
     try:
-        return given_settings({name: _written(value) for name, value in given.items() if value is not None})
+        return given_settings({name: _written(value) for name, value in settings.items() if value is not None})
     except ConfigurationError as error:
         name = str(error.param)
-        raise InvalidRequest(f"{name} can't be “{given.get(name)}”: {error.message}.", param=name) from None
+        raise InvalidRequest(f"{name} can't be “{settings.get(name)}”: {error.message}.", param=name) from None
 
 
 def _written(value: object) -> object:

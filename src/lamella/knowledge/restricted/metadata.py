@@ -123,14 +123,16 @@ class SafeMetadataSource:
 
 
 def _safe(
-    written: SafeMetadata,
+    metadata: SafeMetadata,
     chunks: Sequence[Chunk],
     terms: Mapping[str, ProtectedTerms],
     lexicons: Callable[[], Mapping[str, Lexicon]],
 ) -> SafeMetadata:
     known = lexicons()
     material = masked(chunks, terms, known)
-    usual = language_of(" ".join((written.name, written.description, written.hint, *written.keywords)), known) or "en"
+    usual = (
+        language_of(" ".join((metadata.name, metadata.description, metadata.hint, *metadata.keywords)), known) or "en"
+    )
 
     def told(text: str) -> str:
         lexicon = known[language_of(text, known) or usual]
@@ -140,25 +142,25 @@ def _safe(
         """A name or keyword, or nothing of it: part of one would be another."""
         return told(text).rstrip(".。") if _is_whole(text, known[language_of(text, known) or usual], material) else ""
 
-    words = tuple(word for keyword in written.keywords if (word := whole(keyword).lower()))
+    words = tuple(word for keyword in metadata.keywords if (word := whole(keyword).lower()))
     return SafeMetadata(
-        whole(written.name) or HIDDEN,
-        told(written.description),
-        told(written.hint),
+        whole(metadata.name) or HIDDEN,
+        told(metadata.description),
+        told(metadata.hint),
         words if told(" ".join(words)) else (),  # one after the other they may make a sentence of a document
     )
 
 
 def _checked(
-    written: SafeMetadata,
+    metadata: SafeMetadata,
     chunks: Sequence[Chunk],
     terms: Mapping[str, ProtectedTerms],
     lexicons: Callable[[], Mapping[str, Lexicon]],
 ) -> tuple[CheckedText, ...]:
     known = lexicons()
     material = masked(chunks, terms, known)
-    texts = [("name", written.name), ("description", written.description), ("hint", written.hint)]
-    texts += [("keyword", keyword) for keyword in written.keywords]
+    texts = [("name", metadata.name), ("description", metadata.description), ("hint", metadata.hint)]
+    texts += [("keyword", keyword) for keyword in metadata.keywords]
     usual = language_of(" ".join(text for _, text in texts), known) or "en"
     made = []
     for field, text in texts:

@@ -239,17 +239,17 @@ class SafeAnswers:
         question: Question,
         chunks: Sequence[Chunk],
         terms: Mapping[str, ProtectedTerms],
-        patience: AnswerDeadline | None = None,
+        deadline: AnswerDeadline | None = None,
     ) -> Answered:
         """What may be said of the chunks; every failure on the way is a refusal with its reason.
 
-        `terms` are the names of the base, by language. `patience` is that of the search that the question belongs to,
+        `terms` are the names of the base, by language. `deadline` is that of the search that the question belongs to,
         None for a search of its own.
         """
         name = self._model.name if self._model is not None else ""
         lines = log.bind(knowledge_base_id=question.base_id, model=name)
         lines.info("Starting safe summary", chunks=shown_in_logs(chunks))
-        answered = await self._answer(question, chunks, terms, patience or self.patience())
+        answered = await self._answer(question, chunks, terms, deadline or self.patience())
         safe = answered.safe
         lines.info(
             "Safe summary completed",
@@ -262,7 +262,7 @@ class SafeAnswers:
         return answered
 
     async def _answer(
-        self, question: Question, chunks: Sequence[Chunk], terms: Mapping[str, ProtectedTerms], patience: AnswerDeadline
+        self, question: Question, chunks: Sequence[Chunk], terms: Mapping[str, ProtectedTerms], deadline: AnswerDeadline
     ) -> Answered:
         if self._model is None:
             return Answered(SafeSummary(Reason.NO_MODEL), len(chunks))
@@ -272,7 +272,7 @@ class SafeAnswers:
         if _is_foreign(question.text, lexicons):
             return Answered(SafeSummary(Reason.LANGUAGE), len(chunks))
         material = await asyncio.to_thread(masked, chunks, terms, lexicons)
-        answering = _Answering(self._model, question, chunks, material, lexicons, patience, self._settings)
+        answering = _Answering(self._model, question, chunks, material, lexicons, deadline, self._settings)
         asked = await self._asked(answering)
         safe, made = await asyncio.to_thread(answering.released, asked)
         reply = asked.reply if isinstance(asked.reply, Reply) else None
@@ -389,9 +389,9 @@ class _Answering:
         if self.settings.logs_requests:
             log.info("LLM_REQUEST", purpose="safe_summary", model=self.model.name, system=system, **shown)
 
-    def released(self, asked: _Asked) -> tuple[SafeSummary, Release]:
+    def released(self, outcome: _Asked) -> tuple[SafeSummary, Release]:
         """What of a reply may leave, and its sentences."""
-        reply = asked.reply
+        reply = outcome.reply
         if isinstance(reply, Reason):
             return SafeSummary(reply), Release(NOTHING)
         if reply.picks:
@@ -404,8 +404,8 @@ class _Answering:
         if not code:
             return SafeSummary(Reason.LANGUAGE), Release(NOTHING)
         made = self._release(reply.summary)
-        if asked.rewritten:
-            said = [asked.rewritten.get(at) or one.said for at, one in enumerate(made.sentences)]
+        if outcome.rewritten:
+            said = [outcome.rewritten.get(at) or one.said for at, one in enumerate(made.sentences)]
             made = self._release("\n".join(said))
         if not made.released:
             return SafeSummary(Reason.GUARDED), made

@@ -108,7 +108,7 @@ class RestrictedSearch:
     clock: Clock
     limits: DailyLimits = field(default_factory=DailyLimits)
 
-    async def answers_of(self, asked: RestrictedQuestion, bases: Sequence[RestrictedBase]) -> tuple[Answered, ...]:
+    async def answers_of(self, request: RestrictedQuestion, bases: Sequence[RestrictedBase]) -> tuple[Answered, ...]:
         """What may be said to the caller about a question, of the documents of each base by itself.
 
         They share one time limit, and a few are asked at a time. What is found does not decide whether the second model
@@ -116,25 +116,25 @@ class RestrictedSearch:
         """
         await self.answers.ready()
         patience = self.answers.patience()
-        return tuple(await asyncio.gather(*(self._answer_of(asked, base, patience) for base in bases)))
+        return tuple(await asyncio.gather(*(self._answer_of(request, base, patience) for base in bases)))
 
-    async def _answer_of(self, asked: RestrictedQuestion, base: RestrictedBase, patience: AnswerDeadline) -> Answered:
+    async def _answer_of(self, request: RestrictedQuestion, base: RestrictedBase, deadline: AnswerDeadline) -> Answered:
         try:
             terms = await self.terms.of(base.shelf)
             chunks: tuple[Chunk, ...] | Reason = Reason.STILL_INDEXING
             if terms is not None:
-                chunks = await self.chunks(base, await self.answers.searched(asked.text, terms), asked.limit)
+                chunks = await self.chunks(base, await self.answers.searched(request.text, terms), request.limit)
             if isinstance(chunks, Reason) or terms is None:
                 refused = Answered(SafeSummary(chunks if isinstance(chunks, Reason) else Reason.STILL_INDEXING))
-                await self._record(asked, base, refused, _Before(self.clock.now()))
+                await self._record(request, base, refused, _Before(self.clock.now()))
                 return refused
-            return await self._counted(asked, base, _Shown(chunks, terms), patience)
+            return await self._counted(request, base, _Shown(chunks, terms), deadline)
         except Exception as error:  # noqa: BLE001  # the border of a model run: its text may be protected
             log.error("a safe summary failed", knowledge_base_id=base.id, error=type(error).__name__)
             return Answered(SafeSummary(Reason.FAILED))
 
     async def _counted(
-        self, asked: RestrictedQuestion, base: RestrictedBase, shown: _Shown, patience: AnswerDeadline
+        self, request: RestrictedQuestion, base: RestrictedBase, output: _Shown, deadline: AnswerDeadline
     ) -> Answered:
         """An answer that is recorded with what it tells.
 
@@ -144,37 +144,37 @@ class RestrictedSearch:
         first: Answered | None = None
         for _ in range(MOST_TRIES):
             now = self.clock.now()
-            history = await self.uses.reader_history(base.id, asked.caller.user_id, shown.ids, now - DAY)
-            answered = await self._allowed(asked, base, shown, history, patience)
+            history = await self.uses.reader_history(base.id, request.caller.user_id, output.ids, now - DAY)
+            answered = await self._allowed(request, base, output, history, deadline)
             if first is not None:
                 answered = replace(answered, cached=first.cached, usage=first.usage)
-            if await self._record(asked, base, answered, _Before(now, shown.ids, history)):
+            if await self._record(request, base, answered, _Before(now, output.ids, history)):
                 return answered
             first = first or answered
         return Answered(SafeSummary(Reason.FAILED))
 
     async def _allowed(
         self,
-        asked: RestrictedQuestion,
+        request: RestrictedQuestion,
         base: RestrictedBase,
-        shown: _Shown,
+        output: _Shown,
         history: ReaderHistory,
-        patience: AnswerDeadline,
+        deadline: AnswerDeadline,
     ) -> Answered:
         """An answer within the bounds of the day, for a reader who still has access."""
         if self.limits.reached(history):
-            return Answered(SafeSummary(Reason.DAILY_LIMIT), len(shown.chunks))
-        question = await self._question(asked.caller.user_id, base, asked.text, history.told)
-        answered = await self.answers.answer(question, shown.chunks, shown.terms, patience)
+            return Answered(SafeSummary(Reason.DAILY_LIMIT), len(output.chunks))
+        question = await self._question(request.caller.user_id, base, request.text, history.told)
+        answered = await self.answers.answer(question, output.chunks, output.terms, deadline)
         # The second model takes its time: who lost access meanwhile gets nothing.
-        if await self.access.level(asked.caller, base.id) not in READ:
-            return Answered(SafeSummary(Reason.ACCESS_CHANGED), len(shown.chunks), usage=answered.usage)
+        if await self.access.level(request.caller, base.id) not in READ:
+            return Answered(SafeSummary(Reason.ACCESS_CHANGED), len(output.chunks), usage=answered.usage)
         if answered.short and self.limits.reached(history, short=True):
             return replace(answered, safe=SafeSummary(Reason.DAILY_LIMIT), told={}, short=False)
         return answered
 
     async def _record(
-        self, asked: RestrictedQuestion, base: RestrictedBase, answered: Answered, before: _Before
+        self, request: RestrictedQuestion, base: RestrictedBase, answered: Answered, before: _Before
     ) -> bool:
         """Keeps a use for the owner; False, and nothing kept, if its reader got another answer meanwhile."""
         safe, usage = answered.safe, answered.usage
@@ -183,10 +183,10 @@ class RestrictedSearch:
         use = RestrictedUse(
             id="",
             base_id=base.id,
-            user_id=asked.caller.user_id,
+            user_id=request.caller.user_id,
             user_name="",
             at=before.at,
-            question=asked.text,
+            question=request.text,
             decision=safe.decision,
             reason=safe.reason.value,
             chunks=answered.chunks,

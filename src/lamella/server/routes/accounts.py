@@ -219,9 +219,9 @@ def _of_key(key: Key, current: str | None) -> dict[str, Any]:
     return {"prefix": f"lam_{key.prefix}", "scopes": sorted(key.scopes), "current": key.id == current}
 
 
-def invited_object(made: InvitedUser) -> InvitedUserObject:
+def invited_object(invited: InvitedUser) -> InvitedUserObject:
     """A new user."""
-    return InvitedUserObject.of(made.user, object="user", key=issued_object(made.issued))
+    return InvitedUserObject.of(invited.user, object="user", key=issued_object(invited.issued))
 
 
 def entry_object(entry: AuditEntry) -> AuditEntryObject:

@@ -326,16 +326,16 @@ def previews_object(data: list[RestrictedPreviewObject]) -> RestrictedPreviewsOb
 MOST_TERMS = 1_000
 
 
-def readiness_object(found: Readiness) -> ReadinessObject:
+def readiness_object(readiness: Readiness) -> ReadinessObject:
     """How ready a base is."""
     return ReadinessObject(
-        second_model=found.has_model,
-        word_lists=found.missing is not Reason.NO_WORD_LISTS,
-        documents=found.documents,
-        languages=dict(found.languages),
-        unknown_language=[document.name for document in found.unknown_language],
-        told=[ToldTextObject.of(one) for one in found.told],
-        terms=list(found.terms[:MOST_TERMS]),
+        second_model=readiness.has_model,
+        word_lists=readiness.missing is not Reason.NO_WORD_LISTS,
+        documents=readiness.documents,
+        languages=dict(readiness.languages),
+        unknown_language=[document.name for document in readiness.unknown_language],
+        told=[ToldTextObject.of(one) for one in readiness.told],
+        terms=list(readiness.terms[:MOST_TERMS]),
     )
 
 

@@ -155,12 +155,12 @@ async def create_response(
     return JSONResponse(failed, status_code=status, headers={"x-should-retry": "false"})
 
 
-async def _placed(app: App, identity: Identity, asked: ResponseRequest) -> ExecutionRequest:
+async def _placed(app: App, identity: Identity, request: ResponseRequest) -> ExecutionRequest:
     """The request after the response that it names. Raises `NotFound`."""
-    if asked.after is None:
-        return asked.request
-    turn = await app.store.turns.turn(identity.caller, asked.after)
-    return replace(asked.request, conversation_id=turn.conversation_id, parent_message_id=turn.run.id)
+    if request.after is None:
+        return request.request
+    turn = await app.store.turns.turn(identity.caller, request.after)
+    return replace(request.request, conversation_id=turn.conversation_id, parent_message_id=turn.run.id)
 
 
 async def _written(writer: ResponseWriter, packets: AsyncIterator[AnyPacket]) -> AsyncGenerator[bytes, None]:

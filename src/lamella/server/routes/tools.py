@@ -107,9 +107,9 @@ def server_object(config: ServerConfig, state: ServerState, *, trusted: bool) ->
     )
 
 
-def found_document_object(found: Attachment) -> FoundDocumentObject:
+def found_document_object(document: Attachment) -> FoundDocumentObject:
     """A document that a tool brought into a conversation."""
-    return FoundDocumentObject.of(found, id=found.file_id)
+    return FoundDocumentObject.of(document, id=document.file_id)
 
 
 @router.get("/tools")

@@ -154,9 +154,9 @@ def turn_object(turn: TurnRecord) -> TurnObject:
     return TurnObject.of(turn, **_of_turn(turn))
 
 
-def path_turn_object(found: TurnOnPath) -> PathTurnObject:
+def path_turn_object(turn: TurnOnPath) -> PathTurnObject:
     """A turn of the current path."""
-    return PathTurnObject.of(found.turn, run_id=found.run_id, siblings=found.siblings, **_of_turn(found.turn))
+    return PathTurnObject.of(turn.turn, run_id=turn.run_id, siblings=turn.siblings, **_of_turn(turn.turn))
 
 
 def _of_turn(turn: TurnRecord) -> dict[str, Any]:

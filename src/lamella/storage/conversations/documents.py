@@ -22,11 +22,11 @@ from lamella.storage.tables import conversations, found_documents
 _HEAD = tuple(column for column in found_documents.c if column.name not in ("data", "digest", "owner"))
 
 
-def _row(owner: str, conversation_id: str, found: FoundDocument) -> Row:
+def _row(owner: str, conversation_id: str, document: FoundDocument) -> Row:
     with unicode_only():
-        data = found.text.encode()
-        mark = digest((found.url or "").encode(), found.title.encode(), data)
-    return values(found_documents, found, owner=owner, conversation_id=conversation_id, digest=mark, data=data)
+        data = document.text.encode()
+        mark = digest((document.url or "").encode(), document.title.encode(), data)
+    return values(found_documents, document, owner=owner, conversation_id=conversation_id, digest=mark, data=data)
 
 
 def _of(row: RowMapping, text: str | None = None) -> Attachment:
@@ -69,7 +69,7 @@ class FoundDocumentRows(Rows):
         connection: Connection,
         caller: Caller,
         conversation_id: str,
-        found: FoundDocument,
+        document: FoundDocument,
         tokens: int,
         at: datetime,
     ) -> Attachment:
@@ -77,7 +77,7 @@ class FoundDocumentRows(Rows):
 
         The same text from the same place again is the same document.
         """
-        row = _row(caller.user_id, conversation_id, found)
+        row = _row(caller.user_id, conversation_id, document)
         same = (
             select(*_HEAD)
             .where(found_documents.c.conversation_id == conversation_id, found_documents.c.owner == caller.user_id)
@@ -86,12 +86,12 @@ class FoundDocumentRows(Rows):
         find_conversation(connection, caller, conversation_id, lock=True)
         known = connection.execute(same).mappings().first()
         if known is not None:
-            return _of(known, found.text)
+            return _of(known, document.text)
         number = _take_number(connection, caller, conversation_id)
         row |= {"id": self._ids.new("doc"), "document": number, "tokens": tokens, "created_at": at}
         connection.execute(insert(found_documents), row)
         stored = connection.execute(same).mappings().one()
-        return _of(stored, found.text)
+        return _of(stored, document.text)
 
     @reads
     def found_documents(
