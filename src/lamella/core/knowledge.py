@@ -227,6 +227,7 @@ WITHHELD_SUMMARY = (
 )
 
 WITHHELD_REQUEST = "This request was made with a knowledge base that may not be read in full any more."
+WITHHELD_ERROR = "What failed here was made with a knowledge base that may not be read in full any more."
 WITHHELD_TITLE = "Withheld"
 WITHHELD_DOCUMENT = "Document {number} was brought here with a knowledge base that may not be read in full any more."
 
@@ -277,6 +278,11 @@ def held_back(result: ToolResult, closed: Collection[str]) -> ToolResult:
 
 def _emptied(result: ToolResult) -> ToolResult:
     return ToolResult(result.call_id, result.name, WITHHELD, result.is_error)
+
+
+def error_held_back(error: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    """The error without its text, in which a provider may quote the request; its type and code stay."""
+    return {**error, "message": WITHHELD_ERROR, "param": None, "hint": None}
 
 
 def with_held_back(steps: Iterable[Step], closed: Collection[str]) -> tuple[Step, ...]:

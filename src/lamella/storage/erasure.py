@@ -5,6 +5,7 @@ conversation that is erased is not found again, so a job that is cut off goes on
 
     messages, summaries, found documents, titles   fixed sentences, as their readers have got since the base is gone
     packets                                        rewritten by `core.withheld_packets`
+    notices, errors of turns and requests          fixed sentences; ids, figures, types and codes stay
     request bodies                                 each block that only such requests hold is a fixed sentence
     passages for searches                          removed, with their words and vectors
 
@@ -28,21 +29,23 @@ from lamella.core.knowledge import (
     WITHHELD_REQUEST,
     WITHHELD_SUMMARY,
     WITHHELD_TITLE,
+    error_held_back,
     with_held_back,
 )
 from lamella.core.messages import TurnStatus
-from lamella.core.records import Caller, NoticeKind, QueueStatus, StoredSegment
+from lamella.core.records import Caller, Notice, QueueStatus, StoredSegment
 from lamella.core.withheld_packets import packets_held_back
 from lamella.storage.conversations.messages import step_of
 from lamella.storage.conversations.requests import all_requests
 from lamella.storage.database import Rows, reads, writes
-from lamella.storage.grants import bases_of_turn
+from lamella.storage.grants import bases_of_requests, bases_of_turn, notice_without_text
 from lamella.storage.recall.sources import forget_source
-from lamella.storage.rows import Row, values
+from lamella.storage.rows import Row, record, values
 from lamella.storage.tables import (
     blocks,
     conversations,
     found_documents,
+    jobs,
     journal,
     knowledge_documents,
     knowledge_shelves,
@@ -50,6 +53,7 @@ from lamella.storage.tables import (
     notices,
     queued_messages,
     requests,
+    runs,
     sessions,
     turns,
 )
@@ -57,9 +61,6 @@ from lamella.storage.tables import (
 _BLOCK = encode({"type": "text", "text": WITHHELD_REQUEST})
 _TOLD = ("blocks", "whys", "hints", "made_from")
 """What a waiting message brings beside its text."""
-
-_QUOTE = ("why", "resume", "sessions")
-"""Commands whose answers name segments of a window, or quote summaries."""
 
 _MERGED = 500
 """Pages of an index of words that are written in one transaction."""
@@ -86,6 +87,7 @@ def _of_bases(base_id: str) -> Sequence[tuple[ColumnElement[str], ColumnElement[
         (found_documents.c.conversation_id, found_documents.c.owner, _names(found_documents.c.made_from, base_id)),
         (conversations.c.id, conversations.c.owner, _names(conversations.c.title_made_from, base_id)),
         (queued_messages.c.conversation_id, queued_messages.c.owner, _told(base_id)),
+        (notices.c.conversation_id, notices.c.owner, _names(notices.c.made_from, base_id)),
     )
 
 
@@ -154,7 +156,7 @@ def _erase_requests(connection: Connection, caller: Caller, conversation_id: str
     of = (blocks.c.conversation_id == conversation_id, blocks.c.owner == caller.user_id)
     for mark in sorted(erased):
         connection.execute(update(blocks).where(*of, blocks.c.digest == mark).values(data=_BLOCK))
-    rows = select(requests.c.id, requests.c.segments, requests.c.said).where(
+    rows = select(requests.c.id, requests.c.segments, requests.c.said, requests.c.error).where(
         requests.c.id.in_([one.id for one in closed]), requests.c.owner == caller.user_id
     )
     for row in connection.execute(rows).mappings().all():
@@ -163,6 +165,7 @@ def _erase_requests(connection: Connection, caller: Caller, conversation_id: str
             "notes": (),
             "segments": tuple(_unlabelled(one) for one in row["segments"]),
             "said": None if row["said"] is None else replace(row["said"], text=WITHHELD_ANSWER),
+            "error": None if row["error"] is None else error_held_back(row["error"]),
         }
         connection.execute(update(requests).where(requests.c.id == row["id"]).values(**changed))
 
@@ -175,7 +178,11 @@ def _erase_turn(connection: Connection, caller: Caller, turn_id: str, base_id: s
     """Erase the packets and the messages of a turn of which anything was made from a base."""
     if base_id not in bases_of_turn(connection, caller, turn_id):
         return
-    _erase_packets(connection, caller, turn_id)
+    _erase_packets(connection, caller, turn_id, base_id)
+    for table, which in ((turns, turns.c.id), (runs, runs.c.turn_id)):
+        failed = (which == turn_id, table.c.owner == caller.user_id, table.c.error.is_not(None))
+        for id, error in connection.execute(select(table.c.id, table.c.error).where(*failed)).all():
+            connection.execute(update(table).where(table.c.id == id).values(error=error_held_back(error)))
     mine = (messages.c.turn_id == turn_id, messages.c.owner == caller.user_id)
     for row in connection.execute(select(messages).where(*mine)).mappings().all():
         changed = _told_without(row, base_id) if row["seq"] == 0 else _step_without(row, base_id)
@@ -185,14 +192,15 @@ def _erase_turn(connection: Connection, caller: Caller, turn_id: str, base_id: s
                 forget_source(connection, caller, row["id"])
 
 
-def _erase_packets(connection: Connection, caller: Caller, turn_id: str) -> None:
+def _erase_packets(connection: Connection, caller: Caller, turn_id: str, base_id: str) -> None:
     mine = (journal.c.turn_id == turn_id, journal.c.owner == caller.user_id)
     rows = connection.execute(select(journal).where(*mine).order_by(journal.c.first)).mappings().all()
     lines = [line for row in rows for line in row["data"].split(b"\n") if line]
     if not lines:
         return
     connection.execute(delete(journal).where(*mine))
-    given = b"\n".join(packets_held_back(lines))
+    made_from = bases_of_requests(connection, caller, turn_id)
+    given = b"\n".join(packets_held_back(lines, {base_id}, made_from))
     kept = {"turn_id": turn_id, "owner": caller.user_id, "first": rows[0]["first"], "last": rows[-1]["last"]}
     connection.execute(insert(journal), {**kept, "data": given})
 
@@ -235,8 +243,13 @@ def _erase_beside(connection: Connection, caller: Caller, conversation_id: str, 
             payload = {name: [] if name in _TOLD else value for name, value in row["payload"].items()}
             connection.execute(update(queued_messages).where(queued_messages.c.id == row["id"]).values(payload=payload))
     for row in _rows_of(connection, caller, notices, conversation_id):
-        if row["kind"] is NoticeKind.COMMAND and row["name"] in _QUOTE:
-            connection.execute(update(notices).where(notices.c.id == row["id"]).values(text=WITHHELD_ANSWER))
+        if base_id in row["made_from"]:
+            told = notice_without_text(record(Notice, row))
+            left = tuple(base for base in row["made_from"] if base != base_id)
+            changed_notice = {"text": told.text, "data": told.data, "made_from": left}
+            connection.execute(update(notices).where(notices.c.id == row["id"]).values(**changed_notice))
+    failed = (jobs.c.owner == caller.user_id, jobs.c.subject == conversation_id, jobs.c.error.is_not(None))
+    connection.execute(update(jobs).where(*failed).values(error=None))
 
 
 def _rows_of(connection: Connection, caller: Caller, table: Table, conversation_id: str) -> Sequence[RowMapping]:

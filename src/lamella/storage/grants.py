@@ -16,6 +16,7 @@ from lamella.core.access import AccessFacts, Grant, GrantChange, GrantLevel, Gro
 from lamella.core.counting import count_tokens
 from lamella.core.errors import NotFound
 from lamella.core.ids import Ids
+from lamella.core.json import Json, JsonObject
 from lamella.core.knowledge import (
     DOUBTFUL,
     WITHHELD_ANSWER,
@@ -23,12 +24,14 @@ from lamella.core.knowledge import (
     WITHHELD_TITLE,
     bases_of,
     bases_of_steps,
+    error_held_back,
     user_held_back,
     with_held_back,
 )
 from lamella.core.messages import ToolResult, Turn
-from lamella.core.records import Caller, RequestRecord, TurnRecord
+from lamella.core.records import Caller, Notice, NoticeKind, RequestRecord, RunRecord, TurnRecord
 from lamella.core.sessions import Session
+from lamella.core.withheld_packets import RequestBases
 from lamella.storage.failures import damaged
 from lamella.storage.rows import record
 from lamella.storage.tables import (
@@ -39,6 +42,7 @@ from lamella.storage.tables import (
     knowledge_bases,
     messages,
     requests,
+    sessions,
     users,
 )
 
@@ -185,20 +189,46 @@ def turns_held_back(connection: Connection, caller: Caller, turns: Sequence[Turn
 
 
 def records_held_back(connection: Connection, caller: Caller, records: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
-    """As `turns_held_back`, for turns as clients see them."""
+    """As `turns_held_back`, for turns as clients see them; what failed is told without its text."""
     steps = [step for one in records for run in one.runs for step in run.steps]
     told = (base for one in records for base in one.dynamic_from)
-    closed = closed_bases(connection, caller, bases_of_steps(steps).union(told))
+    failed = [one.id for one in records if one.error or any(run.error for run in one.runs)]
+    read = _read_by_runs(connection, caller, failed)
+    closed = closed_bases(connection, caller, bases_of_steps(steps).union(told, *read.values()))
     if not closed:
         return tuple(records)
     return tuple(
         replace(
             one,
             dynamic=one.dynamic if closed.isdisjoint(one.dynamic_from) else "",
-            runs=tuple(replace(run, steps=with_held_back(run.steps, closed)) for run in one.runs),
+            runs=tuple(_run_held_back(run, read.get(run.id, frozenset()), closed) for run in one.runs),
+            error=_error_of(one.error, closed.isdisjoint(base for run in one.runs for base in read.get(run.id, ()))),
         )
         for one in records
     )
+
+
+def _run_held_back(run: RunRecord, read: frozenset[str], closed: frozenset[str]) -> RunRecord:
+    return replace(
+        run, steps=with_held_back(run.steps, closed), error=_error_of(run.error, is_open=closed.isdisjoint(read))
+    )
+
+
+def _error_of(error: Mapping[str, str | None] | None, is_open: bool) -> Mapping[str, str | None] | None:
+    return error if error is None or is_open else error_held_back(error)
+
+
+def _read_by_runs(connection: Connection, caller: Caller, turn_ids: Sequence[str]) -> Mapping[str, frozenset[str]]:
+    """The bases of which something stood in a request of a run, by run."""
+    if not turn_ids:
+        return {}
+    query = select(requests.c.run_id, requests.c.made_from).where(
+        requests.c.turn_id.in_(turn_ids), requests.c.owner == caller.user_id, requests.c.run_id.is_not(None)
+    )
+    found: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
+    for run_id, made_from in connection.execute(query):
+        found[run_id] |= frozenset(made_from)
+    return found
 
 
 def sessions_held_back(connection: Connection, caller: Caller, sessions: Sequence[Session]) -> tuple[Session, ...]:
@@ -226,6 +256,7 @@ def _without_texts(request: RequestRecord, withheld: tuple[str, ...]) -> Request
         segments=tuple(replace(one, label=one.kind) for one in request.segments),
         notes=(),
         said=replace(request.said, text=WITHHELD_ANSWER) if request.said is not None else None,
+        error=_error_of(request.error, is_open=False),
         withheld=withheld,
     )
 
@@ -236,19 +267,91 @@ def titles_held_back(connection: Connection, caller: Caller, rows: Sequence[RowM
     return {row["id"]: row["title"] if closed.isdisjoint(row["title_made_from"]) else WITHHELD_TITLE for row in rows}
 
 
-def closed_turn(connection: Connection, caller: Caller, turn_id: str) -> bool:
-    """Whether anything of a turn was made from such bases."""
-    return bool(closed_bases(connection, caller, bases_of_turn(connection, caller, turn_id)))
+_FIGURES_ONLY = frozenset(
+    {"status", "context", "help", "new", "clear", "prune", "undo", "queue", "abort", "stop", "cancel"}
+)
+"""Commands whose answers hold figures, numbers of sessions and the user's own words; the others may quote a window."""
+
+_KEPT_DATA = frozenset({"session_id", "summary_of", "request_id", "message_id", "code", "cause", "text"})
+"""Texts in the data of a notice that are ids, words of fixed lists, or the user's own."""
+
+
+def may_quote(notice: Notice) -> bool:
+    """Whether a notice may hold text of a window or of a provider's error."""
+    if "error" in notice.data:
+        return True
+    is_plain = notice.kind is NoticeKind.PRUNED or (notice.kind is NoticeKind.COMMAND and notice.name in _FIGURES_ONLY)
+    return not is_plain
+
+
+def notice_without_text(notice: Notice) -> Notice:
+    """The notice with a fixed sentence for its text, and its ids and figures alone."""
+    return replace(notice, text=WITHHELD_ANSWER, data=_figures(notice.data))
+
+
+def _figures(data: JsonObject) -> JsonObject:
+    kept: dict[str, Json] = {name: one for name, one in data.items() if one is None or isinstance(one, int | float)}
+    kept |= {name: data[name] for name in _KEPT_DATA & data.keys()}
+    error = data.get("error")
+    if isinstance(error, dict):
+        kept["error"] = dict(error_held_back({name: str(one) for name, one in error.items() if one is not None}))
+    return kept
+
+
+def notices_held_back(connection: Connection, caller: Caller, notices: Sequence[Notice]) -> tuple[Notice, ...]:
+    """The notices without the text of those that may quote such bases."""
+    closed = closed_bases(connection, caller, (base for one in notices for base in one.made_from))
+    return tuple(one if closed.isdisjoint(one.made_from) else notice_without_text(one) for one in notices)
+
+
+def bases_to_quote(connection: Connection, caller: Caller, conversation_id: str) -> tuple[str, ...]:
+    """The bases that a conversation holds something of and that the caller may read in full now."""
+    its = (requests.c.conversation_id == conversation_id, requests.c.owner == caller.user_id)
+    ended = (sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)
+    held: set[str] = set()
+    for query in (select(requests.c.made_from).where(*its), select(sessions.c.made_from).where(*ended)):
+        held.update(base for of in connection.execute(query.distinct()).scalars() for base in of)
+    return tuple(sorted(held - closed_bases(connection, caller, held)))
+
+
+def closed_turn(connection: Connection, caller: Caller, turn_id: str) -> frozenset[str]:
+    """The bases of which anything of a turn was made and that the caller may not read in full any more."""
+    return closed_bases(connection, caller, bases_of_turn(connection, caller, turn_id))
 
 
 def bases_of_turn(connection: Connection, caller: Caller, turn_id: str) -> frozenset[str]:
     """The bases that a turn was made from: what was answered, found, or read for its answer."""
     its = (messages.c.turn_id == turn_id, messages.c.owner == caller.user_id, messages.c.seq > 0)
-    read = (requests.c.turn_id == turn_id, requests.c.owner == caller.user_id, requests.c.purpose == "chat")
-    held = {base for of in connection.execute(select(requests.c.made_from).where(*read)).scalars() for base in of}
+    read = bases_of_requests(connection, caller, turn_id)
+    held = {base for of in read.values() for base in of.window}
     for made_from, results in connection.execute(select(messages.c.made_from, messages.c.results).where(*its)):
         held.update(made_from, *(bases_of(result) for result in results if isinstance(result, ToolResult)))
     return frozenset(held)
+
+
+def bases_of_requests(connection: Connection, caller: Caller, turn_id: str) -> Mapping[str, RequestBases]:
+    """The bases of each request of a turn's runs, by its id. One that made no step has those of its window."""
+    sent = select(requests.c.id, requests.c.run_id, requests.c.step, requests.c.made_from).where(
+        requests.c.turn_id == turn_id, requests.c.owner == caller.user_id, requests.c.purpose == "chat"
+    )
+    made = (
+        select(messages.c.run_id, messages.c.made_from)
+        .where(messages.c.turn_id == turn_id, messages.c.owner == caller.user_id, messages.c.seq > 0)
+        .order_by(messages.c.seq)
+    )
+    rows = connection.execute(sent).all()
+    steps: defaultdict[str, list[frozenset[str]]] = defaultdict(list)
+    for run_id, made_from in connection.execute(made):
+        steps[run_id].append(frozenset(made_from))
+    numbers: defaultdict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        numbers[row.run_id].add(row.step)
+    found = {}
+    for row in rows:
+        window, place = frozenset(row.made_from), sorted(numbers[row.run_id]).index(row.step)
+        made_step = steps[row.run_id]
+        found[row.id] = RequestBases(made_step[place] if place < len(made_step) else window, window)
+    return found
 
 
 def _without_summary(session: Session, closed: frozenset[str]) -> Session:

@@ -25,6 +25,7 @@ from lamella.core.records.library import (
     StoredProject,
 )
 from lamella.core.records.requests import (
+    Expired,
     LastBill,
     NewRequest,
     ProviderLimit,
@@ -66,6 +67,7 @@ __all__ = [
     "Conversation",
     "ConversationChange",
     "ConversationSnapshot",
+    "Expired",
     "File",
     "FileStatus",
     "FoundDocument",

@@ -62,6 +62,14 @@ class SideResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class Expired:
+    """When packets or a request body were removed, and for how many days they had been kept."""
+
+    at: datetime
+    kept_days: int
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRecord:
     """A request to a model: what was sent, predicted and billed.
 
@@ -72,7 +80,7 @@ class RequestRecord:
     effort; `head` has the parameters that were sent for it. `run_id` is None for a side request. `answer_id` is the
     provider's id of the answer; `diagnosis` is its explanation of a cache miss, or None. `said` is the answer to a side
     request. `made_from` are the knowledge bases of which something stood in the window; `withheld` those because of
-    which its contents are not returned any more.
+    which its contents are not returned any more. `expired`: its body is not kept any more; None while it is.
     """
 
     id: str
@@ -110,6 +118,7 @@ class RequestRecord:
     said: SideResponse | None = None
     made_from: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+    expired: Expired | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from lamella.core.agents import DynamicContext
 from lamella.core.decisions import Decision
 from lamella.core.messages import Attachment, Step, Text, TurnStatus, UserMessage
 from lamella.core.records.library import Caller, Pinned, Place
-from lamella.core.records.requests import RequestEnd
+from lamella.core.records.requests import Expired, RequestEnd
 from lamella.core.sessions import SessionReturn, SessionStep
 from lamella.core.tokens import Usage
 
@@ -119,7 +119,10 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """A turn as clients see it. `parent` is the turn that it follows; usage and cost are sums over its `runs`."""
+    """A turn as clients see it. `parent` is the turn that it follows; usage and cost are sums over its `runs`.
+
+    `expired`: its packets are not kept any more; None while they are.
+    """
 
     id: str
     conversation_id: str
@@ -138,6 +141,7 @@ class TurnRecord:
     error: Mapping[str, str | None] | None
     usage: Usage
     cost: float
+    expired: Expired | None = None
 
     @property
     def model(self) -> str:

@@ -69,7 +69,8 @@ class Notice:
     pruning.
 
     It follows the turn `turn_id`, None for before the first. `name` and `argument` are those of a command. `text` is
-    for people, `data` has the same facts for programs.
+    for people, `data` has the same facts for programs. `made_from` are the knowledge bases that it may quote; the store
+    sets them.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Notice:
     name: str = ""
     argument: str = ""
     data: JsonObject = field(default_factory=dict)
+    made_from: tuple[str, ...] = ()
 
 
 class JobStatus(StrEnum):

@@ -20,6 +20,7 @@ from lamella.core.records import Caller, Notice, Page, PageQuery, QueuedMessage,
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.messages import beginning_of
 from lamella.storage.database import Rows, reads, writes
+from lamella.storage.grants import bases_to_quote, may_quote, notices_held_back
 from lamella.storage.rows import find_row, mine, page, record, values
 from lamella.storage.tables import messages, notices, requests, sessions
 from lamella.storage.tables import queued_messages as queue
@@ -162,19 +163,22 @@ class NoticeRows(Rows):
         """
         find_conversation(connection, caller, notice.conversation_id)
         take_queued(connection, caller, notice.conversation_id, queued_ids, None, status)
-        connection.execute(insert(notices), values(notices, notice, owner=caller.user_id))
+        quoted = bases_to_quote(connection, caller, notice.conversation_id) if may_quote(notice) else ()
+        connection.execute(insert(notices), values(notices, notice, owner=caller.user_id, made_from=quoted))
 
     @reads
     def notice(self, connection: Connection, caller: Caller, notice_id: str) -> Notice:
-        """One notice."""
-        return record(Notice, find_row(connection, notices, caller, notice_id, "notice"))
+        """One notice; a fixed sentence in place of what its reader may not read any more."""
+        found = record(Notice, find_row(connection, notices, caller, notice_id, "notice"))
+        return notices_held_back(connection, caller, [found])[0]
 
     @reads
     def notices(self, connection: Connection, caller: Caller, conversation_id: str, query: PageQuery) -> Page[Notice]:
-        """The notices of a conversation."""
+        """The notices of a conversation; fixed sentences in place of what their reader may not read any more."""
         rows = select(notices).where(notices.c.conversation_id == conversation_id, notices.c.owner == caller.user_id)
         find_conversation(connection, caller, conversation_id)
-        return page(connection, rows, notices.c.id, query, partial(record, Notice))
+        found = page(connection, rows, notices.c.id, query, partial(record, Notice))
+        return Page(notices_held_back(connection, caller, found.data), found.has_more)
 
     @reads
     def totals(self, connection: Connection, caller: Caller, conversation_id: str) -> Totals:

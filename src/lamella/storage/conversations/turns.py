@@ -45,7 +45,7 @@ from lamella.storage.conversations.sessions import move_to_session, spend
 from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.failures import damaged
 from lamella.storage.files import find_files, numbered, numbers_of, store_numbers
-from lamella.storage.grants import closed_turn
+from lamella.storage.grants import bases_of_requests, closed_turn
 from lamella.storage.rows import mine, page_rows, values
 from lamella.storage.tables import (
     attachments,
@@ -367,14 +367,14 @@ class TurnRows(Rows):
     def is_closed(self, connection: Connection, caller: Caller, turn_id: str) -> bool:
         """Whether a turn was made from what its reader may not read in full any more; raises `NotFound`."""
         find_turn(connection, caller, turn_id)
-        return closed_turn(connection, caller, turn_id)
+        return bool(closed_turn(connection, caller, turn_id))
 
     @reads
     def journal(
         self, connection: Connection, caller: Caller, turn_id: str, after: int
     ) -> tuple[tuple[int, bytes], ...]:
-        """The stored packets of a turn after number `after`, each with its number; fixed sentences stand in those of a
-        turn that may not be read any more.
+        """The stored packets of a turn after number `after`, each with its number; fixed sentences stand in those of
+        steps that may not be read any more.
         """
         query = (
             select(journal.c.data)
@@ -388,7 +388,8 @@ class TurnRows(Rows):
         entries = connection.execute(query).scalars().all()
         lines = (line for data in entries for line in data.split(b"\n") if line)
         try:
-            given = packets_held_back(lines) if closed else lines
+            made_from = bases_of_requests(connection, caller, turn_id) if closed else {}
+            given = packets_held_back(lines, closed, made_from) if closed else lines
             packets = tuple((_numbers.decode(line).n, line) for line in given)
         except msgspec.DecodeError as error:
             raise damaged(f"the journal of turn {turn_id}", error) from error

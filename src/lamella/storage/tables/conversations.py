@@ -133,5 +133,8 @@ notices = Table(
     Column("text", Text, nullable=False),
     Column("data", Json(dict[str, Any]), nullable=False),
     Column("at", UtcMoment, nullable=False),
+    Column("made_from", Json(tuple[str, ...]), nullable=False, server_default="[]"),
 )
-"""Commands with their answers, and notifications: what a conversation shows behind `turn_id` and no model reads."""
+"""Commands with their answers, and notifications: what a conversation shows behind `turn_id` and no model reads.
+
+`made_from` are the knowledge bases that its text may quote."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
 
 from lamella.core.messages import StopReason, TurnStatus
-from lamella.core.records import Pinned
+from lamella.core.records import Expired, Pinned
 from lamella.storage.columns import Json, LocalMoment, OneOf, Parts, Results, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id, usage
 
@@ -23,6 +23,7 @@ turns = Table(
     *usage(nullable=False),
     Column("cost", Float, nullable=False, server_default="0"),
     Column("parent_run_id", String),
+    Column("expired", Json(Expired)),
     Index("ix_turns_conversation_id_id", "conversation_id", "id"),
     Index(
         "uq_turns_running",
@@ -32,7 +33,8 @@ turns = Table(
         postgresql_where=text("status = 'running'"),
     ),
 )
-"""A turn follows the answer of the run `parent_run_id` of the turn `parent_id`. Its usage is that of all its runs."""
+"""A turn follows the answer of the run `parent_run_id` of the turn `parent_id`. Its usage is that of all its runs.
+`expired`: when its packets were removed, null while they are kept."""
 
 runs = Table(
     "runs",
