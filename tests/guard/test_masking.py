@@ -154,6 +154,44 @@ def test_a_row_of_katakana_is_no_row_of_short_words() -> None:
     assert "データ" in masked("塗料シラツキの試験は終わりました。データは残ります。", "ja").text
 
 
+BARE = {
+    "de": {
+        "Die Rechnung prüft Herbst.": "die Rechnung prüft [name].",
+        "Kraft, der neue Einkäufer, kam spät.": "[name], der neue Einkäufer, kam spät.",
+        "Die Abnahme übernehmen Vogel und Sturm.": "die Abnahme übernehmen [name] und [name].",
+        "Der kleine Fuchs schläft.": "der kleine Fuchs schläft.",
+        "Kurz vor dem Ende fiel der Strom aus.": "kurz vor dem Ende fiel der Strom aus.",
+    },
+    "zh": {
+        "高峰负责采购。": "[name]负责采购.",
+        "由田野审核。": "由[name]审核.",
+        "会计白雪已经核对账目。": "会计[name]已经核对账目.",
+        "向阳和马力参加会议。": "[name]和[name]参加会议.",
+        "马力不足时，设备停机。": "马力不足时,设备停机.",
+    },
+    "ja": {
+        "林が図面を確認した。": "[name]が図面を確認した.",
+        "担当：桜": "担当:[name]",
+        "堀と谷が立ち会った。": "[name]と[name]が立ち会った.",
+        "光に連絡した。": "[name]に連絡した.",
+        "西から東へ移動する。": "西から東へ移動する.",
+        "質は担当者が確認した。": "質は担当者が確認した.",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "seen"), [(code, text, seen) for code, told in BARE.items() for text, seen in told.items()]
+)
+def test_a_name_that_is_an_ordinary_word_is_known_by_what_stands_next_to_it(code: str, text: str, seen: str) -> None:
+    assert masked(text, code).text == seen
+
+
+@pytest.mark.parametrize("name", ["椎名灯理", "霧島灯子"])  # a surname of the list, and one that is in none
+def test_a_rare_japanese_surname_is_not_seen(name: str) -> None:
+    assert masked(f"{name}が説明した。", "ja").text == "[name]が説明した."
+
+
 @pytest.mark.parametrize(
     ("code", "text"),
     [("es", "Dura una hora y media en la casa."), ("ru", "Это длится полчаса в доме."), ("ru", "Это месяц с лишним.")],

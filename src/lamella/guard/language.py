@@ -72,7 +72,13 @@ class Language:
     """Words that stand before a thing more often than before a name."""
 
     person_verbs: frozenset[str]
-    """What persons do; only where nouns have capitals, which tell no name."""
+    """What persons do; only of languages in which a capital tells no name: German, Chinese, Japanese."""
+
+    ordinary_names: frozenset[str]
+    """Names that are ordinary words too (Wolf, 高峰, 泉); what stands next to one decides. Of the same languages."""
+
+    roles: frozenset[str]
+    """Whom a name says more of, in writing without capitals: 护士, 担当."""
 
     before_dates: frozenset[str]
     """Words that stand before a month which is an ordinary word too."""
@@ -150,6 +156,8 @@ def parsed(text: str) -> Language:
         forms=tuple(sorted(_words(told["forms"]))),
         determiners=_words(told["determiners"]),
         person_verbs=_words(told.get("person_verbs", [])),
+        ordinary_names=_words(told.get("ordinary_names", [])),
+        roles=_words(told.get("roles", [])),
         before_dates=_words(told["before_dates"]),
         written=written,
         nouns=frozenset(noun.casefold() for noun in nouns),

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lamella.guard.lexicon import Lexicon, Token, TokenKind, tokens
-from lamella.guard.terms import SENTENCE_ENDS, PlacedToken, ProtectedTerms, is_heading, lines_of, named_places, placed
+from lamella.guard.names import SENTENCE_ENDS, PlacedToken, named_places, placed
+from lamella.guard.terms import ProtectedTerms, is_heading, lines_of
 
 FIGURE, NAME, TERM = "[figure]", "[name]", "[term]"
 
