@@ -10,6 +10,7 @@ from typing import Annotated
 
 import msgspec
 
+from lamella.context.documents import OWNERS_DATA
 from lamella.context.results import READ_MESSAGE
 from lamella.core.errors import InvalidRequest, NotFound, ToolFailed
 from lamella.core.json import Json, encode_text
@@ -67,6 +68,10 @@ _READ_SCHEMA: dict[str, Json] = {
 }
 
 
+_OF_A_TOOL = {"text_is": OWNERS_DATA}
+"""Said of what a tool gave; the user's own words, and the model's, need no such word."""
+
+
 class _Search(msgspec.Struct, forbid_unknown_fields=True):
     query: str
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = USUAL
@@ -121,8 +126,10 @@ class ReadMessage:
     async def run(self, scope: ToolScope, call: Invocation) -> str | ToolOutput:
         """See `Tool.run`. One piece of the text as JSON."""
         asked = msgspec.convert(call.arguments, _Read)
-        content, about, rich = _in_window(scope.turns, asked.id), {"id": asked.id}, ""
-        if content is None:
+        rich = ""
+        if (held := _in_window(scope.turns, asked.id)) is not None:
+            content, about = held
+        else:
             source = await self._source(scope, asked.id)
             content, about, rich = source.content, _about(source), quoting(source.made_from)
         if asked.offset > len(content):
@@ -141,25 +148,28 @@ class ReadMessage:
         raise ToolFailed(f"This conversation has no message or call {reference[:80]}. search_conversation gives ids.")
 
 
-def _in_window(turns: Sequence[Turn], reference: str) -> str | None:
-    """The text of a message, or of a call's result, of the turns in the window; the newest of that id."""
+def _in_window(turns: Sequence[Turn], reference: str) -> tuple[str, dict[str, str]] | None:
+    """The text of a message, or of a call's result, of the turns in the window; the newest of that id. And its id, and
+    of a result what it is.
+    """
     message, _, call = reference.partition("/")
     for turn in reversed(turns):
         for step in reversed(turn.steps):
             for result in step.results:
                 if reference == result.call_id or (step.id, result.call_id) == (message, call):
-                    return result.content
+                    return result.content, {"id": reference} | _OF_A_TOOL
             if step.id == reference:
-                return step.text
+                return step.text, {"id": reference}
         if turn.user.id == reference:
-            return turn.user.text
+            return turn.user.text, {"id": reference}
     return None
 
 
 def _about(source: Source) -> dict[str, str]:
     """The source of a passage, as text for the model."""
     said_by = f"tool {source.name}" if source.name else source.speaker.value
-    return {"id": source.reference, "from": said_by, "at": f"{source.at:%Y-%m-%d %H:%M}"}
+    about = {"id": source.reference, "from": said_by, "at": f"{source.at:%Y-%m-%d %H:%M}"}
+    return about | _OF_A_TOOL if source.name else about
 
 
 def _bounded(hits: Sequence[Hit], *, everywhere: bool) -> Iterator[Json]:
