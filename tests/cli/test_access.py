@@ -14,16 +14,21 @@ import lamella.cli.groups
 import lamella.cli.kb
 import lamella.cli.keys
 import lamella.cli.users  # noqa: F401 (they register the commands)
-from lamella.app.app import open_app
+from lamella.app.app import LOCAL_OWNER, open_app
 from lamella.cli.api import announced
 from lamella.cli.failures import exit_code_of
 from lamella.cli.main import cli
+from lamella.core.access import GrantLevel, Role, User
 from lamella.core.errors import AuthenticationFailed, InvalidRequest, LamellaError, NotFound, PermissionDenied
-from lamella.llm.scripted import ScriptedModel, ScriptedModels
+from lamella.core.records import Caller
+from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedQuestion
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.authentication import Authentication
-from lamella.server.testing import serving
+from lamella.server.testing import served, serving
 from lamella.server.web import create_web
 from lamella.settings import read_settings
+from lamella.storage.store import Store
+from leaking.restricted_base import add, reply, second_model
 
 from .test_inspect import offline
 
@@ -151,3 +156,27 @@ async def _set_up_at_a_server(data: Path) -> None:
 
 def test_the_first_run_token_sets_a_server_up_from_the_terminal(tmp_path: Path) -> None:
     asyncio.run(_set_up_at_a_server(tmp_path))
+
+
+def test_an_owner_reads_in_the_terminal_what_went_out_of_a_document(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path)
+
+    async def somebody_asks() -> None:
+        second = second_model()
+        settings = read_settings(data=tmp_path, restricted_model="second")
+        async with served(settings, models=ScriptedModels(ScriptedModel(), second)) as (app, client):
+            base = (await client.post("/knowledge-bases", {"name": "Lease"}))["id"]
+            await add(app, base, "The geese stay out of the yard in winter, and tenants pay.", "rules.md", LOCAL_OWNER)
+            assert isinstance(app.store, Store)
+            await app.store.directory.add_user(User("user_bob", "Bob", Role.MEMBER, app.clock.now()))
+            await app.bases.grant(LOCAL_OWNER, base, "user_bob", GrantLevel.RESTRICTED)
+            second.then(saying(reply("There are geese in winter.")))
+            asked = RestrictedQuestion(Caller("user_bob"), "What of geese?", 8)
+            await app.knowledge.restricted.answers_of(asked, [RestrictedBase(base, LOCAL_OWNER.user_id, "Lease")])
+
+    asyncio.run(somebody_asks())
+    passage, reader, sentence = terminal.run("kb", "uses", "lease", "--document", "rules.md").stdout.splitlines()
+    assert passage.endswith(":0 · The geese stay out of the yard in winter, and tenants pay.")
+    assert reader == "  Bob · 2 of 6 words, 33% of one sentence"
+    assert sentence == "    There are geese in winter."
+    assert isinstance(terminal.refusal("kb", "uses", "lease", "--document", "other.md"), NotFound)

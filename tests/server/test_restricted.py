@@ -317,15 +317,28 @@ async def test_several_questions_are_previewed_with_what_is_cut(
         ("", ["figure"]),
     ]
     assert rent["sentences"][2]["said"] == "It is 1.2345 million euros."
-    assert (found["refused"], round(found["cut"], 2)) == (0.5, 0.33)
+    assert (found["refused"], round(found["cut"], 2), found["not_asked"]) == (0.5, 0.33, [])
+
+
+async def test_a_preview_of_many_questions_ends_in_time_and_says_what_was_not_asked(
+    app: App, client: ServerClient, second: ScriptedModel
+) -> None:
+    base = (await client.post("/knowledge-bases", {"name": "Mine"}))["id"]
+    await add(app, base, SECRET, "a.md", owner=LOCAL_OWNER)
+    await app.knowledge.restricted.answers.ready()
+    second.then(saying(reply("", "off_topic")), [Gate(), *saying(reply(HARMLESS))])
+    path, asked = f"/knowledge-bases/{base}/restricted-previews", ["Geese?", "Rent?", "Barns?"]
+    found = await client.post(path, {"queries": asked, "seconds": 3})
+    assert [one["query"] for one in found["data"]] == ["Geese?"]
+    assert (found["refused"], found["not_asked"]) == (1.0, ["Rent?", "Barns?"])
 
 
 async def test_an_owner_sees_before_sharing_what_is_missing_and_what_is_told(app: App, client: ServerClient) -> None:
     told = {"name": "Lease of the northern mill", "description": "Duties. It costs 4711 euros.", "keywords": ["rent"]}
     base = (await client.post("/knowledge-bases", told))["id"]
-    await add(app, base, SECRET, "a.md", owner=LOCAL_OWNER)
+    await add(app, base, f"{SECRET}\n\n## Costs of 4711\n\nThe tenant pays for the barn.", "a.md", owner=LOCAL_OWNER)
     text = "The board met with Zeppelin in May. People from Zeppelin came to us, and Zeppelin paid for the barn."
-    await add(app, base, text, "b.md", owner=LOCAL_OWNER)
+    await add(app, base, text, "Zeppelin in May.md", owner=LOCAL_OWNER)
     await add(
         app, base, "Hunden løber hurtigt gennem skoven, og katten sover på sofaen hele dagen.", "c.md", LOCAL_OWNER
     )
@@ -337,6 +350,11 @@ async def test_an_owner_sees_before_sharing_what_is_missing_and_what_is_told(app
     assert cut["description"] == ("Duties.", ["figure"])
     assert cut["keyword"] == ("Rent.", [])
     assert "zeppelin" in found["terms"]
+    assert [(one["document"], one["heading"], one["masked"]) for one in found["headings"]] == [
+        ("a.md", "Costs of 4711", "costs of [figure]"),
+        ("Zeppelin in May.md", "Zeppelin in May", "[name] in [figure]"),
+    ]
+    assert (found["answers_per_day"], found["short_answers_per_day"]) == (200, 20)
     closed = await restricted_base(app, SECRET)
     assert (await client.call("GET", f"/knowledge-bases/{closed}/readiness")).status_code == 403
 
@@ -565,3 +583,4 @@ async def test_an_owner_reads_over_http_what_went_out(
     [told] = passage["readers"]
     assert (passage["text"], told["name"], told["words"], told["out_of"]) == (SLICED, "Bob", 2, 7)
     assert told["disclosures"][0]["sentences"] == ["There are geese in winter."]
+    assert [passage["text"][start:end] for start, end in told["covered"]] == ["geese", "winter"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,14 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.access import BaseContent, FormField, RestrictedLevel
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode_text
+from lamella.core.messages import ToolCall
 from lamella.core.records import PageQuery
 from lamella.knowledge.restricted.safe_answers import Answered
 from lamella.knowledge.restricted.searching import RestrictedBase, RestrictedQuestion
-from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
+from lamella.llm.scripted import ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
+from lamella.tools.knowledge_base_search import NAME
 from leaking.restricted_base import ANN, reply, restricted_base, second_model
 
 pytestmark = pytest.mark.anyio
@@ -113,3 +116,28 @@ async def test_the_level_over_http(app: App, client: ServerClient) -> None:
     changed = await client.api.ask("PATCH", f"/knowledge-bases/{base}", json=said)
     assert {name: changed[name] for name in said} == said
     assert (await client.api.ask("PATCH", f"/knowledge-bases/{base}", json={"name": "Ours"}))["form"] == form
+    made = await client.api.ask("POST", "/knowledge-bases", json={"name": "Theirs"} | said)
+    assert {name: made[name] for name in said} == said
+    refused = await client.call("POST", "/knowledge-bases", json={"name": "None", "restricted_level": "form"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "form")
+
+
+async def test_the_tool_says_at_which_level_a_base_answers(
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    levels = {}
+    for level, form in ((RestrictedLevel.FORM, FORM), (RestrictedLevel.EXISTENCE, ()), (RestrictedLevel.SUMMARY, ())):
+        base = await levelled(app, level, form)
+        said = reply("The tenant may leave.") if level is RestrictedLevel.SUMMARY else ""
+        picks = [0] * max(len(form), 1)
+        second.then(saying(said or encode_text({"choices": picks, "confidence": 0.9})))
+        model.then(calling(ToolCall(f"c_{level}", NAME, encode_text({"query": "May tenants leave?"}))), saying("So."))
+        packets = await client.send(await client.conversation(), "May they?", knowledge_base_ids=[base])
+        [result] = [packet for packet in packets if packet["type"] == "tool.result"]
+        [part] = json.loads(result["content"])["restricted"]
+        levels[level] = (part.get("level"), part["decision"], part["reason"])
+    assert levels == {
+        RestrictedLevel.FORM: ("form", "answer", "answered"),
+        RestrictedLevel.EXISTENCE: ("existence", "refuse", "not_in_documents"),
+        RestrictedLevel.SUMMARY: (None, "answer", "answered"),
+    }

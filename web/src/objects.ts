@@ -870,6 +870,9 @@ export interface NewBase {
   keywords?: string[]
   summary?: string
   topics?: string[]
+  restricted_level?: 'summary' | 'form' | 'existence'
+  contact?: string
+  form?: FormFieldBody[]
 }
 
 /** `POST /api/v1/conversations`. */
@@ -1026,13 +1029,17 @@ export interface Passage {
   text: string
 }
 
-/** What a reader has of a passage: `words` of `out_of` content words, and `most` (0 to 1) of one sentence. */
+/**
+ * What a reader has of a passage: `words` of `out_of` content words, and `most` (0 to 1) of one sentence.
+ * `covered` are the places of these words in its text, each as `[start, end]` in characters.
+ */
 export interface PassageReader {
   user_id: string
   name: string
   words: number
   out_of: number
   most: number
+  covered: number[][]
   disclosures: Disclosure[]
 }
 
@@ -1178,7 +1185,9 @@ export interface ReadPassage {
 /**
  * How ready a base is for restricted readers.
  * `languages` counts documents by language, such as `{"en": 12, "de": 3}`; of those in `unknown_language`
- * nothing can be said. `terms` are names that were found in the documents, 1,000 at most.
+ * nothing can be said. `terms` are names that were found in the documents, 1,000 at most. `headings` are
+ * titles and headings that hold names or figures, 200 at most. `answers_per_day` and `short_answers_per_day`
+ * are what a reader gets at most in 24 hours, 0 without a bound.
  */
 export interface Readiness {
   object: 'restricted_readiness'
@@ -1187,8 +1196,11 @@ export interface Readiness {
   documents: number
   languages: Record<string, number>
   unknown_language: string[]
+  headings: TellingHeading[]
   told: ToldText[]
   terms: string[]
+  answers_per_day: number
+  short_answers_per_day: number
 }
 
 /** A piece of thinking. */
@@ -1302,19 +1314,22 @@ export interface RestrictedPreviewBody {
 
 /**
  * What would be told on several questions; `refused` is the share of them that got a refusal, `cut` the share
- * of the second model's sentences that were cut, both from 0 to 1.
+ * of the second model's sentences that were cut, both from 0 to 1. `not_asked` are the questions that the time
+ * limit left out.
  */
 export interface RestrictedPreviews {
   object: 'restricted_previews'
   data: RestrictedPreview[]
   refused: number
   cut: number
+  not_asked: string[]
 }
 
 /** `POST /api/v1/knowledge-bases/{base_id}/restricted-previews`. */
 export interface RestrictedPreviewsBody {
   queries: string[]
   max_results?: number
+  seconds?: number
 }
 
 /**
@@ -1637,6 +1652,13 @@ export interface SystemPrompt {
   note: string
   shipped: boolean
   created_at: string | null
+}
+
+/** A title or heading of a document that holds names or figures, and how it reads without them (`masked`). */
+export interface TellingHeading {
+  document: string
+  heading: string
+  masked: string
 }
 
 /** A name that the documents of a base give. */

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lamella.core.access import Disclosure
 from lamella.core.knowledge import Document, StoredPassage
 from lamella.core.records import Caller
-from lamella.guard.lexicon import Lexicon, language_of
+from lamella.guard.lexicon import Lexicon, TokenKind, language_of, tokens
 from lamella.guard.masking import mask
+from lamella.guard.names import placed
 from lamella.guard.terms import ProtectedTerms
 from lamella.knowledge.restricted.base_terms import BaseTerms
 from lamella.knowledge.restricted.material import chunk_id
@@ -24,7 +25,8 @@ class PassageReader:
     """What one reader has of a passage.
 
     `words` of its content words, out of those that may be said; `most` is the largest share of one sentence.
-    For example 12 words of 60, with 4 of the 8 of one sentence: `words` 12, `out_of` 60, `most` 0.5.
+    For example 12 words of 60, with 4 of the 8 of one sentence: `words` 12, `out_of` 60, `most` 0.5. `covered` are the
+    places of these words in the passage, as characters from and to.
     """
 
     user_id: str
@@ -32,6 +34,7 @@ class PassageReader:
     words: int
     out_of: int
     most: float
+    covered: tuple[tuple[int, int], ...]
     disclosures: tuple[Disclosure, ...]
 
 
@@ -82,16 +85,36 @@ def _disclosed(
         sentences: tuple[tuple[str, ...], ...] = ()
         if passage is not None and code:
             sentences = mask(passage.text, lexicons[code], terms.get(code, ProtectedTerms())).sentences
-        readers = [_reader(disclosures, sentences) for disclosures in of[id].values()]
+        places = list(_places(passage.text, lexicons[code])) if passage is not None and code else []
+        readers = [_reader(disclosures, sentences, places) for disclosures in of[id].values()]
         made.append(DisclosedPassage(id, passage, tuple(readers)))
     return tuple(made)
 
 
-def _reader(disclosures: Sequence[Disclosure], sentences: Sequence[Sequence[str]]) -> PassageReader:
+_Place = tuple[str, int, int]
+"""The stem of a content word, and where it stands."""
+
+
+def _places(text: str, lexicon: Lexicon) -> Iterator[_Place]:
+    for place in placed(tokens(text, lexicon.code), lexicon):
+        token = place.token
+        if token.kind is TokenKind.WORD and lexicon.is_content(token.key):
+            yield lexicon.stem(token.key), token.start, token.end
+
+
+def _reader(
+    disclosures: Sequence[Disclosure], sentences: Sequence[Sequence[str]], places: Sequence[_Place]
+) -> PassageReader:
     said = {word for one in disclosures for word in one.told.words}
     all_words = {word for sentence in sentences for word in sentence}
     shares = [len(said & set(sentence)) / len(set(sentence)) for sentence in sentences if sentence]
     last = disclosures[0]
     return PassageReader(
-        last.user_id, last.user_name, len(said), len(all_words | said), max(shares, default=0.0), tuple(disclosures)
+        last.user_id,
+        last.user_name,
+        len(said),
+        len(all_words | said),
+        max(shares, default=0.0),
+        tuple((start, end) for stem, start, end in places if stem in said),
+        tuple(disclosures),
     )

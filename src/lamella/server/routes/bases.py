@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -27,6 +28,7 @@ from lamella.core.records import Caller
 from lamella.knowledge.restricted.material import Chunk
 from lamella.knowledge.restricted.readiness import Readiness
 from lamella.knowledge.restricted.safe_answers import Answered
+from lamella.knowledge.restricted.searching import DailyLimits
 from lamella.knowledge.restricted.summary import Reason
 from lamella.server.objects import Body, ListObject, Moment, Object, listed, whole_list
 from lamella.server.routing import IdempotencyKey, TheApp, TheCaller, ThePage, api_router
@@ -62,26 +64,13 @@ class NewBase(Body):
     keywords: Keywords = Field(default_factory=list)
     summary: Summary = ""
     topics: Topics = Field(default_factory=list)
-
-    def content(self) -> BaseContent:
-        """The fields of the body."""
-        said = BaseContent(self.name, self.description, self.visible, self.hint, tuple(self.keywords))
-        return described(said, self.summary, self.topics)
-
-
-class BasePatch(Body):
-    """`PATCH /api/v1/knowledge-bases/{id}`. Fields that are left out do not change."""
-
-    name: Name = ""
-    description: Annotated[str, StringConstraints(max_length=4000)] = ""
-    visible: bool = False
-    hint: Hint = ""
-    keywords: Keywords = Field(default_factory=list)
-    summary: Summary = ""
-    topics: Topics = Field(default_factory=list)
     restricted_level: Literal["summary", "form", "existence"] = "summary"
     contact: Annotated[str, StringConstraints(max_length=200)] = ""
     form: Form = Field(default_factory=list)
+
+    def content(self) -> BaseContent:
+        """The fields of the body."""
+        return self.edit(BaseContent(""))
 
     def edit(self, now: BaseContent) -> BaseContent:
         """The base with the fields of the body."""
@@ -93,6 +82,12 @@ class BasePatch(Body):
         if "form" in sent:
             sent["form"] = tuple(FormField(one.name, tuple(one.choices)) for one in self.form)
         return described(replace(now, **sent), summary, topics)
+
+
+class BasePatch(NewBase):
+    """`PATCH /api/v1/knowledge-bases/{id}`. Fields that are left out do not change."""
+
+    name: Name = ""
 
 
 class GrantBody(Body):
@@ -122,6 +117,7 @@ class RestrictedPreviewsBody(Body):
         list[Annotated[str, StringConstraints(min_length=1, max_length=2000)]], Field(min_length=1, max_length=50)
     ]
     max_results: Annotated[int, Field(ge=1, le=20)] = 8
+    seconds: Annotated[float, Field(gt=0, le=600)] = 60
 
 
 class KnowledgeBaseObject(Object, kw_only=True):
@@ -221,13 +217,15 @@ class RestrictedPreviewObject(Object, kw_only=True):
 
 class RestrictedPreviewsObject(Object, kw_only=True):
     """What would be told on several questions; `refused` is the share of them that got a refusal, `cut` the share of
-    the second model's sentences that were cut, both from 0 to 1.
+    the second model's sentences that were cut, both from 0 to 1. `not_asked` are the questions that the time limit
+    left out.
     """
 
     object: Literal["restricted_previews"] = "restricted_previews"
     data: list[RestrictedPreviewObject]
     refused: float
     cut: float
+    not_asked: list[str]
 
 
 class ToldTextObject(Object, kw_only=True):
@@ -239,11 +237,21 @@ class ToldTextObject(Object, kw_only=True):
     cuts: list[str]
 
 
+class TellingHeadingObject(Object, kw_only=True):
+    """A title or heading of a document that holds names or figures, and how it reads without them (`masked`)."""
+
+    document: str
+    heading: str
+    masked: str
+
+
 class ReadinessObject(Object, kw_only=True):
     """How ready a base is for restricted readers.
 
     `languages` counts documents by language, such as `{"en": 12, "de": 3}`; of those in `unknown_language` nothing can
-    be said. `terms` are names that were found in the documents, 1,000 at most.
+    be said. `terms` are names that were found in the documents, 1,000 at most. `headings` are titles and headings that
+    hold names or figures, 200 at most. `answers_per_day` and `short_answers_per_day` are what a reader gets at most in
+    24 hours, 0 without a bound.
     """
 
     object: Literal["restricted_readiness"] = "restricted_readiness"
@@ -252,8 +260,11 @@ class ReadinessObject(Object, kw_only=True):
     documents: int
     languages: dict[str, int]
     unknown_language: list[str]
+    headings: list[TellingHeadingObject]
     told: list[ToldTextObject]
     terms: list[str]
+    answers_per_day: int
+    short_answers_per_day: int
 
 
 _FOR_READERS = ("hint", "keywords", "summary", "topics", "described_by", "restricted_level", "contact")
@@ -315,18 +326,23 @@ def preview_object(query: str, answered: Answered, chunks: tuple[Chunk, ...]) ->
     )
 
 
-def previews_object(data: list[RestrictedPreviewObject]) -> RestrictedPreviewsObject:
+def previews_object(data: list[RestrictedPreviewObject], not_asked: list[str]) -> RestrictedPreviewsObject:
     """What would be told on several questions, with both shares."""
     refused = sum(one.safe.decision == "refuse" for one in data)
     said = [sentence for one in data for sentence in one.sentences if sentence.said]
     cut = sum(not sentence.released for sentence in said)
-    return RestrictedPreviewsObject(data=data, refused=refused / len(data), cut=cut / len(said) if said else 0.0)
+    return RestrictedPreviewsObject(
+        data=data,
+        refused=refused / len(data) if data else 0.0,
+        cut=cut / len(said) if said else 0.0,
+        not_asked=not_asked,
+    )
 
 
-MOST_TERMS = 1_000
+MOST_TERMS, MOST_HEADINGS = 1_000, 200
 
 
-def readiness_object(readiness: Readiness) -> ReadinessObject:
+def readiness_object(readiness: Readiness, limits: DailyLimits) -> ReadinessObject:
     """How ready a base is."""
     return ReadinessObject(
         second_model=readiness.has_model,
@@ -334,8 +350,13 @@ def readiness_object(readiness: Readiness) -> ReadinessObject:
         documents=readiness.documents,
         languages=dict(readiness.languages),
         unknown_language=[document.name for document in readiness.unknown_language],
+        headings=[
+            TellingHeadingObject.of(one, document=one.document.name) for one in readiness.headings[:MOST_HEADINGS]
+        ],
         told=[ToldTextObject.of(one) for one in readiness.told],
         terms=list(readiness.terms[:MOST_TERMS]),
+        answers_per_day=limits.answers,
+        short_answers_per_day=limits.short,
     )
 
 
@@ -410,15 +431,23 @@ async def preview(base_id: str, body: RestrictedPreviewBody, app: TheApp, caller
 async def previews(
     base_id: str, body: RestrictedPreviewsBody, app: TheApp, caller: TheCaller
 ) -> RestrictedPreviewsObject:
-    """Its owner: what a restricted reader would be told on each of several questions, and how much was cut."""
-    made = []
-    for query in body.queries:
-        answered, chunks = await app.knowledge.restricted_preview(caller, base_id, query, body.max_results)
-        made.append(preview_object(query, answered, chunks))
-    return previews_object(made)
+    """Its owner: what a restricted reader would be told on each of several questions, and how much was cut.
+
+    After `seconds` no more questions are asked.
+    """
+    made: list[RestrictedPreviewObject] = []
+    try:
+        async with asyncio.timeout(body.seconds) as limit:
+            for query in body.queries:
+                answered, chunks = await app.knowledge.restricted_preview(caller, base_id, query, body.max_results)
+                made.append(preview_object(query, answered, chunks))
+    except TimeoutError:
+        if not limit.expired():
+            raise
+    return previews_object(made, body.queries[len(made) :])
 
 
 @router.get("/knowledge-bases/{base_id}/readiness")
 async def readiness(base_id: str, app: TheApp, caller: TheCaller) -> ReadinessObject:
     """Its owner: what is missing for restricted readers, and what the guard cuts of what is said of the base."""
-    return readiness_object(await app.knowledge.readiness(caller, base_id))
+    return readiness_object(await app.knowledge.readiness(caller, base_id), app.knowledge.restricted.limits)

@@ -75,13 +75,17 @@ class DisclosureObject(Object, kw_only=True):
 
 
 class PassageReaderObject(Object, kw_only=True):
-    """What a reader has of a passage: `words` of `out_of` content words, and `most` (0 to 1) of one sentence."""
+    """What a reader has of a passage: `words` of `out_of` content words, and `most` (0 to 1) of one sentence.
+
+    `covered` are the places of these words in its text, each as `[start, end]` in characters.
+    """
 
     user_id: str
     name: str
     words: int
     out_of: int
     most: float
+    covered: list[list[int]]
     disclosures: list[DisclosureObject]
 
 
@@ -159,7 +163,9 @@ def _disclosure_object(one: Disclosure) -> DisclosureObject:
 
 def _passage_reader_object(reader: PassageReader) -> PassageReaderObject:
     told = [_disclosure_object(one) for one in reader.disclosures]
-    return PassageReaderObject.of(reader, name=reader.user_name, disclosures=told)
+    return PassageReaderObject.of(
+        reader, name=reader.user_name, covered=[list(one) for one in reader.covered], disclosures=told
+    )
 
 
 def disclosed_object(one: DisclosedPassage) -> DisclosedPassageObject:
