@@ -60,6 +60,17 @@ def _shared(name: str) -> AliasChoices:
     return AliasChoices(name.lower(), name)
 
 
+def header_lines(text: str) -> dict[str, str]:
+    """Headers that are written as lines of `name: value`, by their names in lower case; raises `ValueError`."""
+    found = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, colon, value = line.partition(":")
+        if not colon or not name.replace("-", "").replace("_", "").isalnum() or not line.isascii():
+            raise ValueError("each line must be an ASCII header, such as `x-team: sea`")
+        found[name.lower()] = value.strip()
+    return found
+
+
 Tokens = Annotated[int, BeforeValidator(lambda value: tokens_written(value) if isinstance(value, str) else value)]
 """Tokens, as people write them."""
 
@@ -99,6 +110,13 @@ class Settings(BaseSettings):
         value = value.strip()
         if not all("!" <= character <= "~" for character in value):
             raise ValueError("it holds blanks or characters that no HTTP header can carry")
+        return value
+
+    @field_validator("anthropic_custom_headers", "openai_custom_headers")
+    @classmethod
+    def _are_headers(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            header_lines(value.get_secret_value())
         return value
 
     @field_validator("thinking_effort", mode="before")
@@ -144,6 +162,11 @@ class Settings(BaseSettings):
         validation_alias=_shared("ANTHROPIC_BASE_URL"),
         description="Address of another server that speaks Anthropic Messages.",
     )
+    anthropic_custom_headers: SecretStr | None = Field(
+        None,
+        validation_alias=_shared("ANTHROPIC_CUSTOM_HEADERS"),
+        description="Headers of each request to Anthropic, a line `name: value` each. They can't replace the key.",
+    )
     openai_api_key: SecretStr | None = Field(
         None, validation_alias=_shared("OPENAI_API_KEY"), description="API key for OpenAI."
     )
@@ -151,6 +174,11 @@ class Settings(BaseSettings):
         None,
         validation_alias=_shared("OPENAI_BASE_URL"),
         description="Address of another server that speaks Chat Completions.",
+    )
+    openai_custom_headers: SecretStr | None = Field(
+        None,
+        validation_alias=_shared("OPENAI_CUSTOM_HEADERS"),
+        description="Headers of each request to OpenAI, a line `name: value` each. They can't replace the key.",
     )
     openai_api: Literal["responses", "chat"] | None = Field(
         None,

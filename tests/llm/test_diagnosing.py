@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -80,8 +79,8 @@ def test_what_vendors_say_is_read_with_care() -> None:
     assert anthropic_diagnosis(newer, "a") == Diagnosis("a", CacheVerdict.CHANGED, "moon_changed")
     for odd in ("yes", {}, {"cache_miss_reason": 3}, {"cache_miss_reason": {"type": ["x"]}}):
         assert anthropic_diagnosis(odd, "a") is None
-    assert openai_diagnosis(SimpleNamespace(type="cache_hit"), "a") == Diagnosis("a", CacheVerdict.SAME)
-    miss = SimpleNamespace(type="cache_miss", reason="tools_changed", cache_missed_tokens=7)
+    assert openai_diagnosis({"type": "cache_hit"}, "a") == Diagnosis("a", CacheVerdict.SAME)
+    miss = {"type": "cache_miss", "reason": "tools_changed", "cache_missed_tokens": 7}
     assert openai_diagnosis(miss, "a") == Diagnosis("a", CacheVerdict.CHANGED, "tools_changed", 7)
-    for other in (None, SimpleNamespace(type="moon"), SimpleNamespace(type="cache_miss"), "cache_hit"):
+    for other in (None, {"type": "moon"}, {"type": "cache_miss"}, "cache_hit"):
         assert openai_diagnosis(other, "a") is None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx2
 import pytest
 
-from lamella.llm.streaming import http_client
+from lamella.app.providers import Providers
+from lamella.core.errors import ConfigurationError
+from lamella.settings import Settings, read_settings
 
-from .provider import VENDORS, connected, context, listen, request_of
+from .provider import MAKERS, TABLE, USUAL, VENDORS, connected, context, listen, request_of
 from .raw_server import answering, http
 
 pytestmark = pytest.mark.anyio
@@ -36,27 +37,34 @@ async def test_only_the_given_key_is_sent(vendor: str, key: str, monkeypatch: py
         monkeypatch.setenv(name, value)
     received: list[bytes] = []
     async with answering(http(500, b"null"), received) as url:
-        model = connected(vendor, url, key=key)
+        base_url = f"{url}/v1" if MAKERS[vendor] == "openai" else url
+        given: dict[str, Any] = {f"{MAKERS[vendor]}_api_key": key, f"{MAKERS[vendor]}_base_url": base_url}
+        given["openai_api"] = "responses" if vendor == "responses" else "chat"
+        providers = Providers(Settings(**given, provider_retries=0), TABLE)
+        model = (await providers.open(USUAL[vendor])).model
         await listen(model, request_of(model, context(model)))
-        await model.close()
+        await providers.close()
     assert [line.lower() for line in credentials(received[0])] == [b"authorization: bearer " + key.encode()]
     assert b"stolen" not in received[0]
     assert b"sea" in received[0]
 
 
-async def test_a_redirect_elsewhere_gets_no_key() -> None:
-    received: list[httpx2.Request] = []
+@pytest.mark.parametrize("vendor", VENDORS)
+async def test_a_redirect_elsewhere_gets_nothing(vendor: str) -> None:
+    received: list[bytes] = []
+    async with answering(http(200, b""), received) as other, answering(http(307, b"", location=other)) as url:
+        model = connected(vendor, url, key="the-key")
+        heard = await listen(model, request_of(model, context(model)))
+        await model.close()
+    assert heard.error is not None
+    assert "answered 307" in heard.error.message
+    assert "what answers there is not the provider" in str(heard.error.hint)
+    assert received == []
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        received.append(request)
-        if request.url.host == "api.example":
-            return httpx2.Response(307, headers={"location": "https://other.example/v1"})
-        return httpx2.Response(200)
 
-    def usual(**options: Any) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(transport=httpx2.MockTransport(answer), follow_redirects=True, **options)
-
-    async with http_client(usual, "https://api.example/v1", "the-key", 5.0) as client:
-        await client.post("https://api.example/v1/messages", headers={"x-api-key": "stolen"})
-    keys = [(request.headers.get("authorization"), request.headers.get("x-api-key")) for request in received]
-    assert keys == [("Bearer the-key", None), (None, None)]
+@pytest.mark.parametrize("text", ["no header", "a b: c", ": c", "x-tïde: 1"])
+def test_a_line_that_is_no_header_stops_the_start(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", text)
+    with pytest.raises(ConfigurationError, match="each line must be an ASCII header") as raised:
+        read_settings()
+    assert text not in str(raised.value.as_dict())

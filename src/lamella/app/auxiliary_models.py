@@ -92,7 +92,8 @@ def own_endpoint(settings: Settings, own: AuxiliaryModel) -> Endpoint | None:
             hint=f"Set {own.variable('API_KEY')}.",
             param=own.variable("API_KEY"),
         )
-    return Endpoint(provider, url, key, settings.provider_timeout, settings.provider_retries)
+    headers = usual.headers if usual is not None and usual.base_url == url else {}
+    return Endpoint(provider, url, key, settings.provider_timeout, settings.provider_retries, headers=headers)
 
 
 def second_of(settings: Settings, models: Models, table: ModelTable) -> SummaryModel | None:

@@ -38,7 +38,8 @@ class Wire:
     """How models are spoken to: two functions, usually of a module, such as an adapter of `llm/`.
 
     `connect(facts, *, base_url, key, timeout, retries)` gives a model at an address. `timeout` is in
-    seconds of silence; `retries` is 0, because Lamella retries itself. `body_of(request)` is the JSON body of a request
+    seconds of silence; `retries` is 0, because Lamella retries itself. `headers=` is given too if the deployment sets
+    headers of its own (`OPENAI_CUSTOM_HEADERS`). `body_of(request)` is the JSON body of a request
     as that model sends it: stored requests are shown by it.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from lamella.core.models import SHIPPED_WIRES, ModelFacts, WireProtocol
 from lamella.core.ports import ChatModel, ModelSource, OpenModel
 from lamella.llm.model_table import ModelTable
 from lamella.llm.retry import LoggedModel, ProtectedBases, RetryingModel, all_protected
-from lamella.settings import Settings
+from lamella.settings import Settings, header_lines
 
 DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai": "gpt-6.1-terra"}
 OPENAI_URL = "https://api.openai.com/v1"
@@ -67,6 +67,8 @@ class Endpoint:
     timeout: float
     retries: int
     log_bodies: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of each request that the deployment adds."""
 
     @property
     def account(self) -> str:
@@ -77,9 +79,10 @@ class Endpoint:
 def endpoints(settings: Settings) -> Mapping[str, Endpoint]:
     """The configured providers: by a key, or by the address of a server that needs none."""
     found = {}
-    for provider, key, url, usual in (
-        ("anthropic", settings.anthropic_api_key, settings.anthropic_base_url, ANTHROPIC_URL),
-        ("openai", settings.openai_api_key, settings.openai_base_url, OPENAI_URL),
+    s = settings
+    for provider, key, url, usual, lines in (
+        ("anthropic", s.anthropic_api_key, s.anthropic_base_url, ANTHROPIC_URL, s.anthropic_custom_headers),
+        ("openai", s.openai_api_key, s.openai_base_url, OPENAI_URL, s.openai_custom_headers),
     ):
         if key is not None or url is not None:
             secret = key.get_secret_value() if key is not None else NO_KEY
@@ -90,6 +93,7 @@ def endpoints(settings: Settings) -> Mapping[str, Endpoint]:
                 settings.provider_timeout,
                 settings.provider_retries,
                 settings.log_llm_requests,
+                header_lines(lines.get_secret_value()) if lines is not None else {},
             )
     return found
 
@@ -257,4 +261,7 @@ def _registered(name: str) -> Wire:
 
 
 def _build(wire: Wire, facts: ModelFacts, endpoint: Endpoint) -> ChatModel:
-    return wire.connect(facts, base_url=endpoint.base_url, key=endpoint.key, timeout=endpoint.timeout, retries=0)
+    given: dict[str, object] = {"headers": endpoint.headers} if endpoint.headers else {}
+    return wire.connect(
+        facts, base_url=endpoint.base_url, key=endpoint.key, timeout=endpoint.timeout, retries=0, **given
+    )

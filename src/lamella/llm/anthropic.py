@@ -1,29 +1,29 @@
-"""The Anthropic Messages adapter, on the official SDK."""
+"""The Anthropic Messages adapter."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
-import anthropic
-
 from lamella.core import deltas
 from lamella.core.deltas import Delta
-from lamella.core.errors import ProviderError
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import StopReason
 from lamella.core.models import ModelFacts, RequestedThinking, Thinking, asked_thinking
+from lamella.core.ports import ChatModel
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.anthropic_wire import CLEAR_AT, blocks_of, body_of
-from lamella.llm.failures import in_stream, of_status, said_in, timed_out
+from lamella.llm.event_stream import StreamEvent
+from lamella.llm.failures import MALFORMED, in_stream, said_in
 from lamella.llm.fields import ANTHROPIC_FIELD, anthropic_diagnosis, count_of, index_of, name_of, part, plain
-from lamella.llm.streaming import Exchange, Vendor, http_client, lost, plain_errors, streamed
+from lamella.llm.retry import retrying
+from lamella.llm.streaming import NO_HEADERS, ProviderClient, VendorApi, json_of
 from lamella.llm.wire_blocks import wire_segments
 
 PROVIDER = "Anthropic"
-KEY_VARIABLE = "ANTHROPIC_API_KEY"
+API = VendorApi(PROVIDER, "request-id", "ANTHROPIC_API_KEY")
+VERSION = {"anthropic-version": "2026-10-21"}
 DROP: Mapping[str, Json] = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 """Drop thinking whose prefix changed, instead of refusing the request."""
 
@@ -45,22 +45,24 @@ _READ = frozenset(("message_start", "content_block_start", "content_block_delta"
 """The event types that are read; others are ignored."""
 
 
-def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> AnthropicModel:
-    """An adapter with a client of its own. `timeout` is in seconds of silence.
-
-    Of the SDK's two clients the one over aiohttp, which reads a stream for a third of the CPU.
-    """
-    http = http_client(anthropic.DefaultAioHttpClient, base_url, key, timeout)
-    client = anthropic.AsyncAnthropic(
-        api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http
-    )
-    return AnthropicModel(facts, client)
+def connect(
+    facts: ModelFacts,
+    *,
+    base_url: str,
+    key: str,
+    timeout: float,
+    retries: int = 0,
+    headers: Mapping[str, str] = NO_HEADERS,
+) -> ChatModel:
+    """A model with connections of its own. `timeout` is in seconds of silence; `headers` go with every request."""
+    client = ProviderClient(API, base_url, key, timeout, {**VERSION, **headers})
+    return retrying(AnthropicModel(facts, client), timeout, retries)
 
 
 class AnthropicModel:
     """One model behind a Messages endpoint."""
 
-    def __init__(self, facts: ModelFacts, client: anthropic.AsyncAnthropic) -> None:
+    def __init__(self, facts: ModelFacts, client: ProviderClient) -> None:
         self.facts = facts
         self._client = client
 
@@ -117,44 +119,21 @@ class AnthropicModel:
 
     def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
-        body: Any = self.body(request)
-        opening = self._client.messages.with_streaming_response.create(**body, extra_headers=headers | _betas(request))
-        return streamed(VENDOR, str(self._client.base_url), opening, _Events(_compared_with(request)))
+        reader = _Events(_compared_with(request))
+        return self._client.stream("/v1/messages", self.body(request), headers | _betas(request), reader)
 
     async def count(self, request: WireRequest) -> int:
         """See `ChatModel.count`."""
-        body: Any = self.body(request)
+        body = self.body(request)
         for name in ("max_tokens", "stream", ANTHROPIC_FIELD):
             body.pop(name, None)
-        with plain_errors(VENDOR, str(self._client.base_url), Exchange()):
-            counted = await self._client.messages.count_tokens(**body, extra_headers=_betas(request))
-            return index_of(counted.input_tokens)
+        counted = await self._client.ask("/v1/messages/count_tokens", body, _betas(request))
+        with self._client.readable():
+            return index_of(counted["input_tokens"])
 
     async def close(self) -> None:
         """See `ChatModel.close`."""
         await self._client.close()
-
-
-def failure_of(error: anthropic.AnthropicError, base_url: str, *, began: bool) -> ProviderError:
-    """The SDK's error as one of ours; `began`: the provider had accepted the request."""
-    match error:
-        case anthropic.APITimeoutError():
-            return timed_out(PROVIDER)
-        case anthropic.APIStatusError() if not began:
-            retry_after = error.response.headers.get("retry-after")
-            return of_status(PROVIDER, error.status_code, error.body, KEY_VARIABLE, retry_after)
-        case anthropic.APIStatusError():
-            return in_stream(PROVIDER, *said_in(error.body))
-        case _:
-            return lost(PROVIDER, base_url, error, began=began)
-
-
-def _events(response: Any) -> AsyncIterator[Any]:
-    """The events as they came: the SDK's own objects cost more than all else that is done with a delta."""
-    return anthropic.AsyncStream.raw_events(response.http_response)
-
-
-VENDOR = Vendor(PROVIDER, "request-id", anthropic.AnthropicError, failure_of, _events)
 
 
 def _betas(request: WireRequest) -> dict[str, str]:
@@ -178,11 +157,11 @@ def _is_late_system(block: WireBlock) -> bool:
     return block.level == "messages" and block.role == "system"
 
 
-def _error_said(data: str) -> tuple[str, str]:
+def _error_said(data: bytes) -> tuple[str, str]:
     """Type and message of an `error` event."""
     try:
-        return said_in(json.loads(data))
-    except (ValueError, RecursionError):
+        return said_in(json_of(data))
+    except MALFORMED:
         return "", ""
 
 
@@ -213,12 +192,13 @@ class _Events:
         self._compared_with = compared_with
         self._usage = Usage()
 
-    def of(self, event: Any) -> Iterator[Delta]:
-        if event.event == "error":
+    def of(self, event: StreamEvent) -> Iterator[Delta]:
+        """See `EventReader.of`."""
+        if event.name == "error":
             raise in_stream(PROVIDER, *_error_said(event.data))
-        if event.event not in _READ or not event.data:
+        if event.name not in _READ or not event.data:
             return
-        data = event.json()
+        data = json_of(event.data)
         match data["type"]:
             case "content_block_delta":
                 yield from self._delta(index_of(data["index"]), data["delta"])

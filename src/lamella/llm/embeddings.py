@@ -1,21 +1,22 @@
-"""Embeddings from any server that speaks OpenAI's `/v1/embeddings`, on the official SDK."""
+"""Embeddings from any server that speaks OpenAI's `/v1/embeddings`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import openai
-from openai.types import CreateEmbeddingResponse
-
-from lamella.core.errors import ProviderError, ProviderRefusedRequest
+from lamella.core.clock import SystemClock
+from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.recall import Embedded
 from lamella.core.tokens import Usage
-from lamella.llm.failures import MALFORMED, of_status, timed_out
-from lamella.llm.streaming import Exchange, Vendor, http_client, lost, plain_errors
+from lamella.llm.failures import MALFORMED
+from lamella.llm.fields import count_of, part
+from lamella.llm.retry import retried
+from lamella.llm.streaming import NO_HEADERS, ProviderClient, VendorApi
 from lamella.search.vectors import packed
 
 PROVIDER = "The embeddings server"
-KEY_VARIABLE = "LAMELLA_EMBEDDING_API_KEY"
+API = VendorApi(PROVIDER, "x-request-id", "LAMELLA_EMBEDDING_API_KEY")
 
 BATCH = 64
 """Texts of one request."""
@@ -28,11 +29,10 @@ class OpenAIEmbeddings:
     """One model at an endpoint. `timeout` is in seconds of silence. Failed requests are retried."""
 
     def __init__(self, *, base_url: str, model: str, key: str, timeout: float, retries: int) -> None:
-        http = http_client(openai.DefaultAsyncHttpxClient, base_url, key, timeout)
-        self._client = openai.AsyncOpenAI(
-            api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http
-        )
+        self._client = ProviderClient(API, base_url, key, timeout, NO_HEADERS)
         self._model = model
+        self._timeout = timeout
+        self._retries = retries
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """The vectors of these texts, in batches one after the other; raises a `ProviderError`."""
@@ -43,7 +43,7 @@ class OpenAIEmbeddings:
             answer = await self._ask(batch)
             try:
                 vectors += _vectors(answer, len(batch))
-                usage += Usage(input=max(int(answer.usage.prompt_tokens), 0) if answer.usage else 0)
+                usage += Usage(input=count_of(part(answer, "usage"), "prompt_tokens"))
             except MALFORMED as error:
                 raise ProviderRefusedRequest(
                     f"{PROVIDER} gave no usable vectors for {len(batch)} texts.",
@@ -59,30 +59,20 @@ class OpenAIEmbeddings:
         """Let the connections go."""
         await self._client.close()
 
-    async def _ask(self, batch: list[str]) -> CreateEmbeddingResponse:
-        with plain_errors(VENDOR, str(self._client.base_url), Exchange()):
-            return await self._client.embeddings.create(model=self._model, input=batch, encoding_format="float")
+    async def _ask(self, batch: list[str]) -> Any:
+        body = {"model": self._model, "input": batch, "encoding_format": "float"}
+
+        async def ask() -> Any:
+            return await self._client.ask("/embeddings", body, NO_HEADERS)
+
+        return await retried(ask, SystemClock(), patience=self._timeout, retries=self._retries)
 
 
-def _failure(error: openai.OpenAIError, base_url: str, *, began: bool) -> ProviderError:
-    match error:
-        case openai.APITimeoutError():
-            return timed_out(PROVIDER)
-        case openai.APIStatusError():
-            retry_after = error.response.headers.get("retry-after")
-            return of_status(PROVIDER, error.status_code, error.body, KEY_VARIABLE, retry_after)
-        case _:
-            return lost(PROVIDER, base_url, error, began=began)
-
-
-VENDOR = Vendor(PROVIDER, "x-request-id", openai.OpenAIError, _failure)
-
-
-def _vectors(answer: CreateEmbeddingResponse, count: int) -> list[bytes]:
+def _vectors(answer: Any, count: int) -> list[bytes]:
     """The vectors in the order of the texts; raises one of `MALFORMED` for an answer that does not have them."""
-    found = {item.index: [float(number) for number in item.embedding] for item in answer.data}
+    found = {item["index"]: [float(number) for number in item["embedding"]] for item in answer["data"]}
     if sorted(found) != list(range(count)):
-        raise ValueError(f"{len(answer.data)} vectors for {count} texts")
+        raise ValueError(f"{len(found)} vectors for {count} texts")
     made = [found[index] for index in range(count)]
     if not all(numbers and all(-1e30 < number < 1e30 for number in numbers) for numbers in made):
         raise ValueError("an empty vector, or one that is not of numbers")

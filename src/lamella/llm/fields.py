@@ -1,4 +1,4 @@
-"""Validates fields of a provider's answer, because the SDKs build objects from any JSON.
+"""Validates fields of a provider's answer, because a server may send any JSON.
 
 Also reads cache diagnoses (`anthropic_diagnosis`, `openai_diagnosis`).
 """
@@ -45,24 +45,16 @@ def index_of(value: int) -> int:
     return value
 
 
-def counter(reported: object, name: str, known: int = 0) -> int:
-    """A counter of the usage, or its known value: servers omit some, and the answer matters more."""
-    return _count(getattr(reported, name, None), known)
-
-
 def count_of(reported: Mapping[str, object], name: str, known: int = 0) -> int:
-    """As `counter`, of a JSON object."""
-    return _count(reported.get(name), known)
+    """A counter of the usage, or its known value: servers omit some, and the answer matters more."""
+    value = reported.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else known
 
 
 def part(whole: Mapping[str, object], name: str) -> Mapping[str, object]:
     """An object inside a JSON object; empty if missing."""
     found = whole.get(name)
     return found if isinstance(found, dict) else {}
-
-
-def _count(value: object, known: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else known
 
 
 ANTHROPIC_FIELD = "diagnostics"
@@ -92,10 +84,12 @@ def anthropic_diagnosis(told: object, against: str) -> Diagnosis | None:
 
 def openai_diagnosis(told: object, against: str) -> Diagnosis | None:
     """Reads the field `prompt_cache_diagnostics`. Returns None if missing or unreadable."""
-    type = word(getattr(told, "type", None))
+    if not isinstance(told, dict):
+        return None
+    type = word(told.get("type"))
     if type != "cache_miss":
         return _diagnosis(type, None, against) if type in _VERDICTS else None
-    return _diagnosis(word(getattr(told, "reason", None)), getattr(told, "cache_missed_tokens", None), against)
+    return _diagnosis(word(told.get("reason")), told.get("cache_missed_tokens"), against)
 
 
 def _diagnosis(said: str, missed: object, against: str) -> Diagnosis | None:

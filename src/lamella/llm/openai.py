@@ -1,7 +1,4 @@
-"""The adapter of OpenAI Chat Completions, on the official SDK; also for compatible servers.
-
-The adapter of the Responses API shares the SDK's client and the meaning of its errors.
-"""
+"""The adapter of OpenAI Chat Completions, also for compatible servers."""
 
 from __future__ import annotations
 
@@ -9,51 +6,37 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import openai
-from openai.types import CompletionUsage
-from openai.types.chat import ChatCompletionChunk
-
 from lamella.core import deltas
 from lamella.core.deltas import Delta
-from lamella.core.errors import ProviderError, ProviderRefusedRequest
+from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.json import Json, encode_text
 from lamella.core.messages import StopReason
 from lamella.core.models import Markers, ModelFacts, Thinking, WireProtocol, asked_thinking
+from lamella.core.ports import ChatModel
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
-from lamella.llm.failures import in_stream, of_status, said_in, timed_out
-from lamella.llm.fields import counter, index_of, plain
+from lamella.llm.event_stream import StreamEvent
+from lamella.llm.failures import in_stream, said_in
+from lamella.llm.fields import count_of, index_of, part, plain
 from lamella.llm.openai_wire import blocks_of, body_of
-from lamella.llm.streaming import Vendor, http_client, lost, streamed
+from lamella.llm.retry import retrying
+from lamella.llm.streaming import NO_HEADERS, ProviderClient, VendorApi, json_of
 from lamella.llm.wire_blocks import wire_segments
 
 PROVIDER = "OpenAI"
-KEY_VARIABLE = "OPENAI_API_KEY"
+API = VendorApi(PROVIDER, "x-request-id", "OPENAI_API_KEY")
 FILTERED = "the provider's content filter stopped it"
 """The explanation of a refusal without a text."""
 
 
-def client_of(base_url: str, key: str, timeout: float, retries: int) -> openai.AsyncOpenAI:
-    """A client of its own. `timeout` is in seconds of silence."""
-    http = http_client(openai.DefaultAsyncHttpxClient, base_url, key, timeout)
-    return openai.AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout, max_retries=retries, http_client=http)
-
-
-def failure_of(error: openai.OpenAIError, base_url: str, *, began: bool) -> ProviderError:
-    """The SDK's error as one of ours; `began`: the provider had accepted the request."""
-    match error:
-        case openai.APITimeoutError():
-            return timed_out(PROVIDER)
-        case openai.APIStatusError() if not began:
-            retry_after = error.response.headers.get("retry-after")
-            return of_status(PROVIDER, error.status_code, error.body, KEY_VARIABLE, retry_after)
-        case openai.APIError() if error.body is not None:
-            return in_stream(PROVIDER, *said_in(error.body))
-        case _:
-            return lost(PROVIDER, base_url, error, began=began)
-
-
-VENDOR = Vendor(PROVIDER, "x-request-id", openai.OpenAIError, failure_of)
+def object_of(event: StreamEvent) -> Any:
+    """The JSON of an event; None after the last one. Raises the error that the event reports."""
+    if event.data.startswith(b"[DONE]"):
+        return None
+    data = json_of(event.data)
+    if data.get("error"):
+        raise in_stream(PROVIDER, *said_in(data))
+    return data
 
 
 def effort_salts(facts: ModelFacts, effort: Json) -> Mapping[Level, str]:
@@ -73,15 +56,23 @@ _STOPS = {
 }
 
 
-def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> OpenAIModel:
-    """An adapter with a client of its own. `timeout` is in seconds of silence."""
-    return OpenAIModel(facts, client_of(base_url, key, timeout, retries))
+def connect(
+    facts: ModelFacts,
+    *,
+    base_url: str,
+    key: str,
+    timeout: float,
+    retries: int = 0,
+    headers: Mapping[str, str] = NO_HEADERS,
+) -> ChatModel:
+    """A model with connections of its own. `timeout` is in seconds of silence; `headers` go with every request."""
+    return retrying(OpenAIModel(facts, ProviderClient(API, base_url, key, timeout, headers)), timeout, retries)
 
 
 class OpenAIModel:
     """One model at a Chat Completions endpoint. Reasoning is not sent back: the protocol has no field for it."""
 
-    def __init__(self, facts: ModelFacts, client: openai.AsyncOpenAI) -> None:
+    def __init__(self, facts: ModelFacts, client: ProviderClient) -> None:
         self.facts = replace(facts, protocol=WireProtocol.CHAT)
         self._client = client
 
@@ -118,9 +109,7 @@ class OpenAIModel:
 
     def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
-        body: Any = self.body(request)
-        opening = self._client.chat.completions.with_streaming_response.create(**body, extra_headers=headers)
-        return streamed(VENDOR, str(self._client.base_url), opening, _Chunks())
+        return self._client.stream("/chat/completions", self.body(request), headers, _Chunks())
 
     async def count(self, request: WireRequest) -> int:
         """Always refused: Chat Completions has no counting endpoint."""
@@ -150,43 +139,46 @@ class _Chunks:
         self._kind = ""
         """The kind of the last block."""
 
-    def of(self, chunk: ChatCompletionChunk) -> Iterator[Delta]:
-        for choice in (chunk.choices or ())[:1]:
-            if choice.delta is not None:
-                yield from self._choice(choice.delta)
-            if choice.finish_reason:
+    def of(self, event: StreamEvent) -> Iterator[Delta]:
+        """See `EventReader.of`."""
+        chunk = object_of(event)
+        if chunk is None:
+            return
+        for choice in (chunk.get("choices") or ())[:1]:
+            if choice.get("delta") is not None:
+                yield from self._choice(choice["delta"])
+            finish_reason = choice.get("finish_reason")
+            if finish_reason:
                 self.ended = True
-                filtered = choice.finish_reason == "content_filter"
-                yield deltas.Closed(self._stop(choice.finish_reason), FILTERED if filtered else "")
-        if chunk.usage is not None:
-            yield deltas.UsageReported(usage_of(chunk.usage))
+                yield deltas.Closed(self._stop(finish_reason), FILTERED if finish_reason == "content_filter" else "")
+        if chunk.get("usage") is not None:
+            yield deltas.UsageReported(usage_of(part(chunk, "usage")))
 
     def _stop(self, finish_reason: str) -> StopReason:
         """A refusal is a text of its own that ends like any other answer."""
         stop = _STOPS.get(finish_reason, StopReason.END_TURN)
         return StopReason.REFUSAL if self._refused and stop is StopReason.END_TURN else stop
 
-    def _choice(self, delta: Any) -> Iterator[Delta]:
-        reasoning = getattr(delta, "reasoning_content", None)
+    def _choice(self, delta: Mapping[str, Any]) -> Iterator[Delta]:
+        reasoning = delta.get("reasoning_content")
         if isinstance(reasoning, str) and reasoning:
             yield deltas.ReasoningDelta(self._block("reasoning"), plain(reasoning))
-        if delta.content:
-            yield deltas.TextDelta(self._block("text"), plain(delta.content))
-        if delta.refusal:
+        if delta.get("content"):
+            yield deltas.TextDelta(self._block("text"), plain(delta["content"]))
+        if delta.get("refusal"):
             self._refused = True
-            yield deltas.TextDelta(self._block("text"), plain(delta.refusal))
-        for call in delta.tool_calls or ():
+            yield deltas.TextDelta(self._block("text"), plain(delta["refusal"]))
+        for call in delta.get("tool_calls") or ():
             yield from self._call(call)
 
-    def _call(self, call: Any) -> Iterator[Delta]:
-        number = index_of(call.index)
+    def _call(self, call: Mapping[str, Any]) -> Iterator[Delta]:
+        number, function = index_of(call["index"]), call.get("function") or {}
         if number not in self._calls:
             self._calls[number] = self._block(f"call {number}")
-            name = call.function.name if call.function else None
-            id = plain(call.id or f"call_{number}")
-            yield deltas.ToolCallOpened(self._calls[number], id, plain(name or ""))
-        if call.function and call.function.arguments:
-            yield deltas.ToolArgsDelta(self._calls[number], plain(call.function.arguments))
+            id = plain(call.get("id") or f"call_{number}")
+            yield deltas.ToolCallOpened(self._calls[number], id, plain(function.get("name") or ""))
+        if function.get("arguments"):
+            yield deltas.ToolArgsDelta(self._calls[number], plain(function["arguments"]))
 
     def _block(self, kind: str) -> int:
         """The number of the current block, or of a new one."""
@@ -195,14 +187,14 @@ class _Chunks:
         return self._blocks - 1
 
 
-def usage_of(reported: CompletionUsage) -> Usage:
+def usage_of(reported: Mapping[str, object]) -> Usage:
     """OpenAI's `prompt_tokens` is the whole prompt already, cached tokens included."""
-    prompt = reported.prompt_tokens_details
-    completion = reported.completion_tokens_details
+    prompt = part(reported, "prompt_tokens_details")
+    completion = part(reported, "completion_tokens_details")
     return Usage(
-        input=counter(reported, "prompt_tokens"),
-        cache_read=counter(prompt, "cached_tokens"),
-        cache_write_5m=counter(prompt, "cache_write_tokens"),
-        output=counter(reported, "completion_tokens"),
-        reasoning=counter(completion, "reasoning_tokens"),
+        input=count_of(reported, "prompt_tokens"),
+        cache_read=count_of(prompt, "cached_tokens"),
+        cache_write_5m=count_of(prompt, "cache_write_tokens"),
+        output=count_of(reported, "completion_tokens"),
+        reasoning=count_of(completion, "reasoning_tokens"),
     )

@@ -1,4 +1,4 @@
-"""The OpenAI Responses adapter, on the official SDK: nothing is kept by the vendor, reasoning travels encrypted."""
+"""The OpenAI Responses adapter: nothing is kept by the vendor, reasoning travels encrypted."""
 
 from __future__ import annotations
 
@@ -6,29 +6,38 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import openai
-
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.json import Json
 from lamella.core.messages import StopReason
 from lamella.core.models import Markers, ModelFacts, Thinking, WireProtocol, asked_thinking
+from lamella.core.ports import ChatModel
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
+from lamella.llm.event_stream import StreamEvent
 from lamella.llm.failures import in_stream
-from lamella.llm.fields import OPENAI_FIELD, counter, index_of, name_of, openai_diagnosis, part, plain, word
-from lamella.llm.openai import FILTERED, PROVIDER, VENDOR, client_of, effort_salts
+from lamella.llm.fields import OPENAI_FIELD, count_of, index_of, name_of, openai_diagnosis, part, plain, word
+from lamella.llm.openai import API, FILTERED, PROVIDER, effort_salts, object_of
 from lamella.llm.responses_wire import BETWEEN_SUMMARIES, ReasoningSeal, blocks_of, body_of
-from lamella.llm.streaming import Exchange, plain_errors, streamed
+from lamella.llm.retry import retrying
+from lamella.llm.streaming import NO_HEADERS, ProviderClient
 from lamella.llm.wire_blocks import wire_segments
 
 COUNTED = ("model", "input", "tools", "tool_choice", "reasoning")
 """Fields of a body that the counting endpoint accepts."""
 
 
-def connect(facts: ModelFacts, *, base_url: str, key: str, timeout: float, retries: int) -> ResponsesModel:
-    """An adapter with a client of its own. `timeout` is in seconds of silence."""
-    return ResponsesModel(facts, client_of(base_url, key, timeout, retries))
+def connect(
+    facts: ModelFacts,
+    *,
+    base_url: str,
+    key: str,
+    timeout: float,
+    retries: int = 0,
+    headers: Mapping[str, str] = NO_HEADERS,
+) -> ChatModel:
+    """A model with connections of its own. `timeout` is in seconds of silence; `headers` go with every request."""
+    return retrying(ResponsesModel(facts, ProviderClient(API, base_url, key, timeout, headers)), timeout, retries)
 
 
 class ResponsesModel:
@@ -38,7 +47,7 @@ class ResponsesModel:
     steps.
     """
 
-    def __init__(self, facts: ModelFacts, client: openai.AsyncOpenAI) -> None:
+    def __init__(self, facts: ModelFacts, client: ProviderClient) -> None:
         self.facts = replace(facts, protocol=WireProtocol.RESPONSES)
         self._client = client
 
@@ -82,16 +91,14 @@ class ResponsesModel:
 
     def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
-        body: Any = self.body(request)
-        opening = self._client.responses.with_streaming_response.create(**body, extra_headers=headers)
-        return streamed(VENDOR, str(self._client.base_url), opening, _Events(_compared_with(request)))
+        return self._client.stream("/responses", self.body(request), headers, _Events(_compared_with(request)))
 
     async def count(self, request: WireRequest) -> int:
         """See `ChatModel.count`."""
-        body: Any = {name: value for name, value in self.body(request).items() if name in COUNTED}
-        with plain_errors(VENDOR, str(self._client.base_url), Exchange()):
-            counted = await self._client.responses.input_tokens.count(**body)
-            return index_of(counted.input_tokens)
+        body = {name: value for name, value in self.body(request).items() if name in COUNTED}
+        counted = await self._client.ask("/responses/input_tokens", body, NO_HEADERS)
+        with self._client.readable():
+            return index_of(counted["input_tokens"])
 
     async def close(self) -> None:
         """See `ChatModel.close`."""
@@ -121,38 +128,42 @@ class _Events:
         self._heard: set[int] = set()
         """Blocks of which words or arguments came."""
 
-    def of(self, event: Any) -> Iterator[Delta]:
-        match event.type:
+    def of(self, event: StreamEvent) -> Iterator[Delta]:
+        """See `EventReader.of`."""
+        data = object_of(event)
+        if data is None:
+            return
+        match data["type"]:
             case "response.created":
-                name = name_of(getattr(event.response, "id", None))
+                name = name_of(part(data, "response").get("id"))
                 if name is not None:
                     yield deltas.AnswerNamed(name)
             case "response.output_item.added":
-                yield from self._opened(index_of(event.output_index), event.item)
+                yield from self._opened(index_of(data["output_index"]), data["item"])
             case "response.output_text.delta":
-                yield from self._text(index_of(event.output_index), event.delta)
+                yield from self._text(index_of(data["output_index"]), data["delta"])
             case "response.refusal.delta":
                 self._refused = True
-                yield from self._text(index_of(event.output_index), event.delta)
-            case "response.reasoning_summary_part.added" if index_of(event.summary_index):
-                yield deltas.ReasoningDelta(index_of(event.output_index), BETWEEN_SUMMARIES)
+                yield from self._text(index_of(data["output_index"]), data["delta"])
+            case "response.reasoning_summary_part.added" if index_of(data["summary_index"]):
+                yield deltas.ReasoningDelta(index_of(data["output_index"]), BETWEEN_SUMMARIES)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                yield from self._reasoning(index_of(event.output_index), event.delta)
+                yield from self._reasoning(index_of(data["output_index"]), data["delta"])
             case "response.function_call_arguments.delta":
-                yield from self._arguments(index_of(event.output_index), event.delta)
+                yield from self._arguments(index_of(data["output_index"]), data["delta"])
             case "response.output_item.done":
-                yield from self._done(index_of(event.output_index), event.item)
+                yield from self._done(index_of(data["output_index"]), data["item"])
             case "response.completed" | "response.incomplete" | "response.failed":
-                yield from self._ended(event)
+                yield from self._ended(data["type"], data["response"])
             case "error":
-                raise in_stream(PROVIDER, word(event.code), _text(event.message))
+                raise in_stream(PROVIDER, word(data.get("code")), _text(data.get("message")))
             case _:
                 pass
 
-    def _opened(self, block: int, item: Any) -> Iterator[Delta]:
-        if item.type == "function_call" and block not in self._calls:
+    def _opened(self, block: int, item: Mapping[str, Any]) -> Iterator[Delta]:
+        if item["type"] == "function_call" and block not in self._calls:
             self._calls.add(block)
-            yield deltas.ToolCallOpened(block, plain(item.call_id), plain(item.name))
+            yield deltas.ToolCallOpened(block, plain(item["call_id"]), plain(item["name"]))
 
     def _text(self, block: int, text: str) -> Iterator[Delta]:
         self._heard.add(block)
@@ -171,45 +182,44 @@ class _Events:
         if json:
             yield deltas.ToolArgsDelta(block, plain(json))
 
-    def _done(self, block: int, item: Any) -> Iterator[Delta]:
+    def _done(self, block: int, item: Mapping[str, Any]) -> Iterator[Delta]:
         """The rest of an item that did not stream, and its encrypted reasoning, which is complete only now."""
-        match item.type:
+        match item["type"]:
             case "function_call":
                 yield from self._opened(block, item)
                 if block not in self._heard:
-                    yield from self._arguments(block, item.arguments)
+                    yield from self._arguments(block, item["arguments"])
             case "message" if block not in self._heard:
-                for part in item.content:
-                    self._refused = self._refused or part.type == "refusal"
-                    yield from self._text(block, part.refusal if part.type == "refusal" else part.text)
+                for piece in item["content"]:
+                    is_refusal = piece["type"] == "refusal"
+                    self._refused = self._refused or is_refusal
+                    yield from self._text(block, piece["refusal" if is_refusal else "text"])
             case "reasoning":
-                summary = [plain(part.text) for part in item.summary or ()]
+                summary = [plain(piece["text"]) for piece in item.get("summary") or ()]
                 if block not in self._heard:
                     yield from self._reasoning(block, BETWEEN_SUMMARIES.join(summary))
-                if item.encrypted_content:
-                    seal = ReasoningSeal(plain(item.id), tuple(len(part) for part in summary))
-                    yield deltas.ReasoningSealed(block, seal.text(), plain(item.encrypted_content))
+                if item.get("encrypted_content"):
+                    seal = ReasoningSeal(plain(item["id"]), tuple(len(piece) for piece in summary))
+                    yield deltas.ReasoningSealed(block, seal.text(), plain(item["encrypted_content"]))
             case _:
                 pass
 
-    def _ended(self, event: Any) -> Iterator[Delta]:
-        response = event.response
+    def _ended(self, kind: str, response: Mapping[str, Any]) -> Iterator[Delta]:
         if self._compared_with is not None:
-            told = getattr(response, "prompt_cache_diagnostics", None)
-            diagnosis = openai_diagnosis(told, self._compared_with)
+            diagnosis = openai_diagnosis(response.get("prompt_cache_diagnostics"), self._compared_with)
             if diagnosis is not None:
                 yield deltas.Diagnosed(diagnosis)
-        if response.usage is not None:
-            yield deltas.UsageReported(usage_of(response.usage))
-        if event.type == "response.failed":
-            error = response.error
-            raise in_stream(PROVIDER, word(getattr(error, "code", "")), _text(getattr(error, "message", "")))
+        if response.get("usage") is not None:
+            yield deltas.UsageReported(usage_of(part(response, "usage")))
+        if kind == "response.failed":
+            error = part(response, "error")
+            raise in_stream(PROVIDER, word(error.get("code")), _text(error.get("message")))
         self.ended = True
-        yield self._closed(event)
+        yield self._closed(kind, response)
 
-    def _closed(self, event: Any) -> Delta:
-        if event.type == "response.incomplete":
-            if getattr(event.response.incomplete_details, "reason", None) == "content_filter":
+    def _closed(self, kind: str, response: Mapping[str, Any]) -> Delta:
+        if kind == "response.incomplete":
+            if part(response, "incomplete_details").get("reason") == "content_filter":
                 return deltas.Closed(StopReason.REFUSAL, FILTERED)
             return deltas.Closed(StopReason.MAX_TOKENS)
         if self._calls:
@@ -217,16 +227,16 @@ class _Events:
         return deltas.Closed(StopReason.REFUSAL if self._refused else StopReason.END_TURN)
 
 
-def usage_of(reported: Any) -> Usage:
+def usage_of(reported: Mapping[str, object]) -> Usage:
     """OpenAI's `input_tokens` is the whole prompt already, cached tokens included."""
-    details = getattr(reported, "input_tokens_details", None)
-    split = getattr(details, "cache_write_tokens_details", None)
-    written, long = counter(details, "cache_write_tokens"), counter(split, "ttl_12h_tokens")
+    details = part(reported, "input_tokens_details")
+    written = count_of(details, "cache_write_tokens")
+    long = count_of(part(details, "cache_write_tokens_details"), "ttl_12h_tokens")
     return Usage(
-        input=counter(reported, "input_tokens"),
-        cache_read=counter(details, "cached_tokens"),
+        input=count_of(reported, "input_tokens"),
+        cache_read=count_of(details, "cached_tokens"),
         cache_write_5m=written - min(long, written),
         cache_write_1h=min(long, written),
-        output=counter(reported, "output_tokens"),
-        reasoning=counter(getattr(reported, "output_tokens_details", None), "reasoning_tokens"),
+        output=count_of(reported, "output_tokens"),
+        reasoning=count_of(part(reported, "output_tokens_details"), "reasoning_tokens"),
     )

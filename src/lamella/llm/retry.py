@@ -10,12 +10,13 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import TypeVar
 
 import msgspec
 import structlog
 
 from lamella.core import deltas
-from lamella.core.clock import Clock
+from lamella.core.clock import Clock, SystemClock
 from lamella.core.deltas import Delta
 from lamella.core.errors import ProviderError, ProviderTimeout
 from lamella.core.json import Json, encode_text
@@ -24,6 +25,7 @@ from lamella.core.ports import ChatModel
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wired, WireRequest
 
 log = structlog.get_logger()
+AnswerT = TypeVar("AnswerT")
 
 
 class WrappedModel:
@@ -99,11 +101,12 @@ class RetryingModel(WrappedModel):
                         yield delta
                 return
             except ProviderError as error:
-                if spent or not error.retryable or not self._may_wait(error, attempt, ends):
+                if spent or attempt >= self._retries or not _may_wait(error, attempt, self._clock, ends):
                     if opened is not None and not spent:
                         yield opened
                     raise
-                await self._wait(error, attempt)
+                log.info("a provider is asked again", model=self.facts.name, error=error.message)
+                await _wait(error, attempt, self._clock)
 
     async def _attempt(self, request: WireRequest, headers: dict[str, str], ends: float) -> AsyncGenerator[Delta, None]:
         """One stream whose answer must begin before `ends`."""
@@ -128,21 +131,41 @@ class RetryingModel(WrappedModel):
             hint="Try again in a moment, or choose another model.",
         )
 
-    def _may_wait(self, error: ProviderError, attempt: int, ends: float) -> bool:
-        """Whether there is another attempt, and time left for it."""
-        pause = error.retry_after if error.retry_after is not None else _usual_pause(attempt)
-        return attempt < self._retries and self._clock.monotonic() + pause < ends
 
-    async def _wait(self, error: ProviderError, attempt: int) -> None:
-        """Pause before the next attempt; not all clients at the same moment."""
-        pause = error.retry_after if error.retry_after is not None else _usual_pause(attempt) * random.uniform(0.75, 1)
-        log.info("a provider is asked again", model=self.facts.name, error=error.message, seconds=round(pause, 2))
-        await self._clock.sleep(pause)
+async def retried(ask: Callable[[], Awaitable[AnswerT]], clock: Clock, *, patience: float, retries: int) -> AnswerT:
+    """The answer of `ask`, which is called up to `retries` more times, under the same rules as `RetryingModel`."""
+    ends = clock.monotonic() + patience
+    for attempt in range(retries):
+        try:
+            return await ask()
+        except ProviderError as error:
+            if not _may_wait(error, attempt, clock, ends):
+                raise
+            log.info("a provider is asked again", error=error.message)
+            await _wait(error, attempt, clock)
+    return await ask()
+
+
+def _may_wait(error: ProviderError, attempt: int, clock: Clock, ends: float) -> bool:
+    """Whether the same request may succeed later, and time is left for it."""
+    pause = error.retry_after if error.retry_after is not None else _usual_pause(attempt)
+    return error.retryable and clock.monotonic() + pause < ends
+
+
+async def _wait(error: ProviderError, attempt: int, clock: Clock) -> None:
+    """Pause before the next attempt; not all clients at the same moment."""
+    pause = error.retry_after if error.retry_after is not None else _usual_pause(attempt) * random.uniform(0.75, 1)
+    await clock.sleep(pause)
 
 
 def _usual_pause(attempt: int) -> float:
     """Seconds, at most."""
     return min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE)
+
+
+def retrying(model: ChatModel, patience: float, retries: int) -> ChatModel:
+    """The model, with retries if there shall be any; see `RetryingModel`."""
+    return RetryingModel(model, SystemClock(), patience=patience, retries=retries) if retries else model
 
 
 ProtectedBases = Callable[[frozenset[str]], Awaitable[frozenset[str]]]

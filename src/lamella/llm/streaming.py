@@ -1,22 +1,23 @@
-"""Streaming for all adapters: opens the SDK's response, reads events as deltas, converts errors.
-
-The HTTP client ignores proxies for this machine's own servers, and uses only the given key.
-"""
+"""Requests of all adapters: a JSON body goes out, stream events come back as deltas, failures as `ProviderError`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+import json
+import zlib
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
-from urllib.parse import urlsplit
-
-import httpx2
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
-from lamella.core.errors import ProviderError
-from lamella.llm.failures import MALFORMED, broken, cause_of, timed_out, unreachable
+from lamella.core.json import decode, encode
+from lamella.llm.event_stream import EventDecoder, StreamEvent
+from lamella.llm.failures import MALFORMED, broken, cause_of, of_status
+from lamella.llm.upstream import Upstream, UpstreamReply
+
+NO_HEADERS: Mapping[str, str] = {}
+USER_AGENT = "lamella"
 
 
 class EventReader(Protocol):
@@ -25,109 +26,109 @@ class EventReader(Protocol):
     ended: bool
     """Whether the message came to its end."""
 
-    def of(self, event: Any) -> Iterator[Delta]:
+    def of(self, event: StreamEvent) -> Iterator[Delta]:
         """The deltas of one event."""
         ...
 
 
-class Failure(Protocol):
-    """An SDK's error as one of ours; `began`: the provider had accepted the request."""
-
-    def __call__(self, error: Any, base_url: str, *, began: bool) -> ProviderError: ...
-
-
 @dataclass(frozen=True, slots=True)
-class Vendor:
-    """A provider's SDK. `request_id` is the header of a response that names its request."""
+class VendorApi:
+    """A vendor's API. `request_id` is the header of an answer that names its request."""
 
-    name: str
+    vendor: str
     request_id: str
-    error: type[Exception]
-    failure: Failure
-    events: Callable[[Any], AsyncIterator[Any]] | None = None
-    """Reads the events of a response; None uses the SDK's objects."""
+    key_variable: str
 
 
-@dataclass(slots=True)
-class Exchange:
-    """Whether the provider has accepted a request, and whether an event of its answer came."""
+class ProviderClient:
+    """An API at one address, with one key: requests whose answers stream, and requests that are answered by JSON.
 
-    began: bool = False
-    heard: bool = False
+    `timeout` is in seconds of silence. `headers` go with every request; they can't carry another key.
+    """
+
+    def __init__(self, api: VendorApi, base_url: str, key: str, timeout: float, headers: Mapping[str, str]) -> None:
+        self._api = api
+        self._upstream = Upstream(api.vendor, base_url, timeout)
+        own = {"content-type": "application/json", "accept-encoding": "identity", "user-agent": USER_AGENT}
+        self._headers = {**own, **headers, "authorization": f"Bearer {key}"}
+        self._headers.pop("x-api-key", None)
+
+    async def stream(
+        self, path: str, body: Mapping[str, object], headers: Mapping[str, str], reader: EventReader
+    ) -> AsyncIterator[Delta]:
+        """The deltas of one request, `Opened` first; raises `ProviderError`."""
+        sent, heard = encode(body), False
+        async with self._upstream.send(path, sent, {**self._headers, **headers}) as reply:
+            await self._accepted(reply)
+            yield deltas.Opened(reply.headers.get(self._api.request_id), sent)
+            decoder = EventDecoder()
+            with self.readable():
+                async for chunk in self._unpacked(reply):
+                    for event in decoder.feed(chunk):
+                        for delta in reader.of(event):
+                            heard = True
+                            yield delta
+        if not reader.ended:
+            ended = "the stream ended before the message did"
+            raise broken(self._api.vendor, ended if heard else "it did not send a model's answer")
+
+    async def ask(self, path: str, body: Mapping[str, object], headers: Mapping[str, str]) -> Any:
+        """The JSON answer to one request; raises `ProviderError`."""
+        async with self._upstream.send(path, encode(body), {**self._headers, **headers}) as reply:
+            await self._accepted(reply)
+            data = await self._whole(reply)
+        with self.readable():
+            return json_of(data)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._upstream.close()
+
+    @contextmanager
+    def readable(self) -> Iterator[None]:
+        """Converts what an answer that is not as documented raises to a `ProviderError`."""
+        try:
+            yield
+        except MALFORMED as error:
+            raise broken(self._api.vendor, cause_of(error, began=True)) from error
+
+    async def _accepted(self, reply: UpstreamReply) -> None:
+        """Raises the provider's refusal, unless it accepted the request."""
+        if 200 <= reply.status < 300:
+            return
+        text = (await self._whole(reply)).decode(errors="replace").strip()
+        try:
+            body = json_of(text)
+        except MALFORMED:
+            body = text
+        retry_after = reply.headers.get("retry-after")
+        raise of_status(self._api.vendor, reply.status, body, self._api.key_variable, retry_after)
+
+    async def _whole(self, reply: UpstreamReply) -> bytes:
+        return b"".join([data async for data in self._unpacked(reply)])
+
+    def _unpacked(self, reply: UpstreamReply) -> AsyncIterator[bytes]:
+        """The body. A few servers pack it although no request allows that."""
+        encoding = reply.headers.get("content-encoding", "identity").strip().lower()
+        return reply.chunks if encoding in ("", "identity") else self._inflated(reply.chunks)
+
+    async def _inflated(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        unpacking = zlib.decompressobj(_GZIP_OR_ZLIB)
+        async for chunk in chunks:
+            try:
+                data = unpacking.decompress(chunk)
+            except zlib.error as error:
+                raise broken(self._api.vendor, cause_of(error, began=True)) from error
+            if data:
+                yield data
 
 
-@contextmanager
-def plain_errors(vendor: Vendor, base_url: str, exchange: Exchange) -> Iterator[None]:
-    """Converts everything that an SDK or its HTTP client raises to a `ProviderError`."""
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+
+
+def json_of(data: bytes | str) -> Any:
+    """The value of a JSON text; raises `ValueError`. Unpaired surrogates and `NaN` are allowed, as few servers send."""
     try:
-        yield
-    except vendor.error as error:
-        raise vendor.failure(error, base_url, began=exchange.began) from error
-    except httpx2.TimeoutException as error:
-        raise timed_out(vendor.name) from error
-    except (httpx2.HTTPError, *MALFORMED) as error:
-        raise lost(vendor.name, base_url, error, began=exchange.began) from error
-
-
-def lost(provider: str, base_url: str, error: Exception, *, began: bool) -> ProviderError:
-    """A connection that failed, or an answer that made no sense."""
-    cause = cause_of(error, began=began)
-    is_answer = isinstance(error, (httpx2.DecodingError, *MALFORMED))
-    return broken(provider, cause) if began or is_answer else unreachable(provider, base_url, cause)
-
-
-async def streamed(
-    vendor: Vendor, base_url: str, opening: AbstractAsyncContextManager[Any], reader: EventReader
-) -> AsyncIterator[Delta]:
-    """The deltas of one request, `Opened` first; raises `ProviderError`."""
-    exchange = Exchange()
-    with plain_errors(vendor, base_url, exchange):
-        async with opening as response:
-            exchange.began = True
-            yield deltas.Opened(response.headers.get(vendor.request_id), response.http_request.content)
-            async for event in vendor.events(response) if vendor.events else await response.parse():
-                for delta in reader.of(event):
-                    exchange.heard = True
-                    yield delta
-    if not reader.ended:
-        ended = "the stream ended before the message did"
-        raise broken(vendor.name, ended if exchange.heard else "it did not send a model's answer")
-
-
-CONNECTIONS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
-
-
-def http_client(
-    usual: Callable[..., httpx2.AsyncClient], base_url: str, key: str, timeout: float
-) -> httpx2.AsyncClient:
-    """A client for one provider; `usual` makes the SDK's default client. `timeout` is in seconds of silence.
-
-    Servers on this machine are connected directly, even if the environment names a proxy.
-    """
-    hooks = {"request": [_speak_as(base_url, key)]}
-    if _is_this_machine(base_url):
-        return usual(timeout=timeout, trust_env=False, limits=CONNECTIONS, follow_redirects=False, event_hooks=hooks)
-    return usual(timeout=timeout, event_hooks=hooks)
-
-
-def _is_this_machine(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
-def _speak_as(base_url: str, key: str) -> Callable[[httpx2.Request], Awaitable[None]]:
-    """Sets the key on every request to the provider, and only to it.
-
-    The SDKs let `ANTHROPIC_CUSTOM_HEADERS` and `OPENAI_CUSTOM_HEADERS` replace it silently. A redirect to another host
-    gets no key: the client has removed it.
-    """
-    host = httpx2.URL(base_url).netloc
-
-    async def put_key(request: httpx2.Request) -> None:
-        request.headers.pop("x-api-key", None)
-        if request.url.netloc == host:
-            request.headers["authorization"] = f"Bearer {key}"
-        else:
-            request.headers.pop("authorization", None)
-
-    return put_key
+        return decode(data)
+    except ValueError:
+        return json.loads(data)

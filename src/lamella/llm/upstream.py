@@ -15,9 +15,10 @@ Servers on this machine are connected directly. Others are reached through the p
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -26,6 +27,7 @@ import aiohttp
 import httpx2
 from yarl import URL
 
+from lamella.core.errors import ProviderError
 from lamella.llm.failures import broken, cause_of, timed_out, unreachable
 
 CONNECTIONS = 1000
@@ -34,6 +36,7 @@ CONNECTIONS = 1000
 KEPT_SECONDS = 4
 """How long an unused connection is kept. Some servers close it after 5 s, and a request must not meet that moment."""
 
+_FAILURES = (aiohttp.ClientError, OSError, ValueError)
 _ADDED_BY_AIOHTTP = ("accept", "accept-encoding", "content-type", "user-agent")
 
 
@@ -65,18 +68,20 @@ class Upstream:
         self, path: str, body: bytes, headers: Mapping[str, str], method: str = "POST"
     ) -> AsyncIterator[UpstreamReply]:
         """The answer to one request. `path` follows the base URL and may have a query. Raises `ProviderError`."""
-        with self._plain_errors(began=False):
+        try:
             response = await self._opened().request(
                 method,
                 URL(str(URL(self.base_url)).rstrip("/") + path, encoded=True),
-                data=body or None,
+                data=BytesIO(body) if body else None,  # written in pieces, so that a cancelled upload ends
                 headers=headers,
                 skip_auto_headers=_ADDED_BY_AIOHTTP,
                 allow_redirects=False,
                 proxy=proxy_of(self.base_url),
             )
+        except _FAILURES as error:
+            raise self._not_begun(error) from error
         try:
-            yield UpstreamReply(response.status, response.headers, self._chunks(response))
+            yield UpstreamReply(response.status, response.headers, _ReplyBody(response.content, self.provider))
         finally:
             response.close()
 
@@ -98,22 +103,32 @@ class Upstream:
             )
         return self._session
 
-    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        with self._plain_errors(began=True):
-            async for data in response.content.iter_any():
-                yield data
+    def _not_begun(self, error: Exception) -> ProviderError:
+        if isinstance(error, TimeoutError):
+            return timed_out(self.provider)
+        return unreachable(self.provider, self.base_url, _unsent(error))
 
-    @contextmanager
-    def _plain_errors(self, *, began: bool) -> Iterator[None]:
-        """Converts what the library raises to a `ProviderError`; `began`: the head of the answer has come."""
+
+class _ReplyBody:
+    """The body of an answer. An iterator, not a generator: one that is left early needs no task to end it."""
+
+    def __init__(self, content: aiohttp.StreamReader, provider: str) -> None:
+        self._content = content
+        self._provider = provider
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
         try:
-            yield
+            data = await self._content.readany()
         except TimeoutError as error:
-            raise timed_out(self.provider) from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            if began:
-                raise broken(self.provider, cause_of(error, began=True)) from error
-            raise unreachable(self.provider, self.base_url, _unsent(error)) from error
+            raise timed_out(self._provider) from error
+        except _FAILURES as error:
+            raise broken(self._provider, cause_of(error, began=True)) from error
+        if not data:
+            raise StopAsyncIteration
+        return data
 
 
 def _unsent(error: Exception) -> str:
