@@ -15,9 +15,11 @@ from lamella.chat import Message, Queued
 from lamella.core import deltas
 from lamella.core.clock import SystemClock
 from lamella.core.ids import CountingIds
+from lamella.core.packets import TurnFinished, decode_packet
 from lamella.core.records import AgentAndProject, Caller, Conversation, QueuedMessage
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.storage.conversations.queue import QueueRows
+from lamella.storage.conversations.turns import TurnRows
 from lamella.storage.keys import KeyRows
 from lamella.storage.store import open_store
 from lamella.tooling.tool import Registry
@@ -63,6 +65,37 @@ class Faulty(QueueRows):
             self.mistakes -= 1
             raise ZeroDivisionError
         return await super().queued(caller, conversation_id)
+
+
+class SlowTurns(TurnRows):
+    """Turns of a busy database: whether a turn may be read is known only when a gate is opened."""
+
+    gate: Gate
+
+    async def is_closed(self, caller: Caller, turn_id: str) -> bool:
+        await self.gate.passed()
+        return await super().is_closed(caller, turn_id)
+
+
+async def test_a_turn_that_ends_while_its_reader_is_checked_is_read_whole(tmp_path: Path) -> None:
+    async with await open_store(tmp_path / "lamella.db") as store:
+        turns = SlowTurns(store.database, CountingIds())
+        turns.gate, store.turns, answering = Gate(), turns, Gate()
+        services = build_services(store, Registry(()), SystemClock(), CountingIds())
+        models = ScriptedModels(ScriptedModel([[answering, *saying("Hi.")]]))
+        core = build_core(services, models, jobs=store.jobs)
+        await core.chat.start()
+        await store.conversations.create_conversation(ANN, CONVERSATION)
+        turn_id = await core.chat.sender.begin(ANN, "conv_1", Message("Hello?"))
+        following = asyncio.create_task(core.chat.follow(ANN, turn_id))
+        await turns.gate.reached.wait()
+        answering.opened.set()
+        async with asyncio.timeout(10):
+            await core.chat.rest("conv_1")
+        turns.gate.opened.set()
+        packets = [decode_packet(data) async for batch in await following for _, data in batch]
+        assert (packets[0].n, type(packets[-1])) == (1, TurnFinished)
+        await core.chat.close()
 
 
 async def test_a_message_that_comes_again_while_it_begins_holds_up_nobody_else(tmp_path: Path) -> None:

@@ -230,15 +230,18 @@ class Chat:
 
     async def follow(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
         """As `stream`, but raises at once if the turn can't be read."""
-        if self._bus.is_live(turn_id):
-            if await self._services.store.turns.is_closed(caller, turn_id):
-                return self._followed_later(caller, turn_id, after)
-            return self._bus.follow(turn_id, after)
-        return await self._stored(caller, turn_id, after)
+        if not self._bus.is_live(turn_id):
+            return await self._stored(caller, turn_id, after)
+        live = self._bus.follow(turn_id, after)  # before the store is asked: the turn may end meanwhile
+        if await self._services.store.turns.is_closed(caller, turn_id):
+            return self._followed_later(caller, turn_id, after, live)
+        return live
 
-    async def _followed_later(self, caller: Caller, turn_id: str, after: int) -> AsyncIterator[Batch]:
+    async def _followed_later(
+        self, caller: Caller, turn_id: str, after: int, live: AsyncIterator[Batch]
+    ) -> AsyncIterator[Batch]:
         """What is stored of a turn once it has ended, whose packets may not be read as they come."""
-        async for _ in self._bus.follow(turn_id, after):
+        async for _ in live:
             pass
         async for batch in await self._stored(caller, turn_id, after):
             yield batch

@@ -176,7 +176,9 @@ class StreamBus(Protocol):
         ...
 
     def follow(self, turn_id: str, after: int) -> AsyncIterator[Batch]:
-        """Packets after number `after`, stored ones at once, then live ones, to the end of the turn."""
+        """Packets after number `after`, stored ones at once, then live ones, to the end of the turn, also of one that
+        ends before they are read.
+        """
         ...
 
     def stop(self, turn_id: str, run_id: str | None = None) -> None:
