@@ -369,6 +369,18 @@ class Settings(BaseSettings):
     )
     reminder: str | None = Field(None, description="A text that stands last in every request.")
     max_upload_bytes: int = Field(50_000_000, ge=1, description="The largest upload, in bytes.")
+    keep_packets_days: int | None = Field(
+        None,
+        ge=1,
+        le=36_500,
+        description="Days that the packets of a turn are kept after its end. Its messages stay. Unset: for good.",
+    )
+    keep_requests_days: int | None = Field(
+        None,
+        ge=1,
+        le=36_500,
+        description="Days that the body of a request is kept. Its figures and fingerprints stay. Unset: for good.",
+    )
     provider_timeout: float = Field(
         120.0,
         gt=0,

@@ -6,7 +6,7 @@ import pytest
 
 from house import Row, rows
 
-HELD = {"lines": 60_000}
+HELD = {"lines": 60_300}
 """What misses its aim, and the most that it may be meanwhile."""
 
 

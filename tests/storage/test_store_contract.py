@@ -145,6 +145,7 @@ BY_ID: dict[str, Call] = {
     "append_journal": lambda store, caller: store.turns.append_journal([entry(1, owner=caller)]),
     "is_closed": lambda store, caller: store.turns.is_closed(caller, "turn_1"),
     "journal": lambda store, caller: store.turns.journal(caller, "turn_1", 0),
+    "expired": lambda store, caller: store.retention.expired(caller, "conv_1"),
 }
 
 WITHOUT_ID = {
@@ -152,6 +153,10 @@ WITHOUT_ID = {
     "documents_left",
     "erase_base",
     "scrub",
+    "turns_to_expire",
+    "expire_packets",
+    "conversations_to_expire",
+    "expire_requests",
     "add_agent",
     "agents",
     "projects",

@@ -442,6 +442,12 @@ export interface ErrorPacket {
   error: ErrorBody
 }
 
+/** When packets or a request body were removed, and for how many days they had been kept. */
+export interface Expired {
+  at: string
+  kept_days: number
+}
+
 /** The answer to a request that failed. */
 export interface Failure {
   error: ErrorBody
@@ -839,6 +845,7 @@ export interface ModelRequest {
   dropped_thinking: number
   answer_id: string | null
   diagnosis: Diagnosis | null
+  expired: Expired | null
 }
 
 /** The name and id of a user or a group, which every member may see. */
@@ -996,8 +1003,24 @@ export type Packet =
   | ErrorPacket
   | RunFinished
   | TurnStopped
+  | PacketsExpired
   | TurnFinished
   | CommandPacket
+
+/**
+ * The turn's packets were removed at `expired_at`, after `kept_days` days.
+ * Those that follow are made from its stored messages: each text, thought, call and result whole, under new
+ * numbers, without citations, requests and times. A follower that had packets already gets none of them again.
+ */
+export interface PacketsExpired {
+  type: 'packets.expired'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  expired_at: string
+  kept_days: number
+}
 
 /**
  * The run `model_index` ended before its answer was complete; the partial answer is kept. `hint` says what to
@@ -1067,6 +1090,7 @@ export interface PathTurn {
   cost: number
   started_at: string
   finished_at: string | null
+  expired: Expired | null
   run_id: string | null
   siblings: string[]
 }
@@ -1256,6 +1280,7 @@ export interface RequestMap {
   dropped_thinking: number
   answer_id: string | null
   diagnosis: Diagnosis | null
+  expired: Expired | null
   segments: Segment[]
   notes: SegmentNote[]
   absent: Absent[]
@@ -1391,6 +1416,12 @@ export interface RestrictedUse {
   model: string | null
   input_tokens: number
   output_tokens: number
+}
+
+/** For how many days packets and request bodies are kept; null: for good. */
+export interface Retention {
+  packets_days: number | null
+  requests_days: number | null
 }
 
 /** The role of a user on the server. No role gives access to another user's conversations, files or bases. */
@@ -1600,7 +1631,7 @@ export interface StartedDocument {
   reason: string | null
 }
 
-/** The server's version and the model that answers. */
+/** The server's version, the model that answers, and how long records are kept. */
 export interface Status {
   version: string
   model: string
@@ -1609,6 +1640,7 @@ export interface Status {
   notice: string | null
   data_dir: string
   max_upload_bytes: number
+  retention: Retention
 }
 
 /** Why an inference ended. */
@@ -1773,7 +1805,7 @@ export interface Tree {
 
 /**
  * A turn. Its packets have the whole answer, `answer` the text. `parent_id` is the turn that it follows, null
- * at the beginning; usage and cost are sums over its `runs`.
+ * at the beginning; usage and cost are sums over its `runs`. `expired`: its packets are not kept any more.
  */
 export interface Turn {
   id: string
@@ -1795,6 +1827,7 @@ export interface Turn {
   cost: number
   started_at: string
   finished_at: string | null
+  expired: Expired | null
 }
 
 /** The last packet of every turn. */

@@ -294,6 +294,7 @@ export function addTurn(client: QueryClient, sent: Sent): void {
     cost: null,
     started_at: started.sent_at,
     finished_at: null,
+    expired: null,
   }
   client.setQueryData<InfiniteData<ListOf<ShownTurn>, string | undefined>>(keys.turns(sent.conversation), (old) => {
     const first = old?.pages[0]

@@ -24,6 +24,14 @@ describe('the reducer', () => {
     expect(view.runs[0]).toMatchObject({ model: 'model-a', finished: true })
   })
 
+  it('says that the record has expired and shows the answer of the messages', () => {
+    const told = packet(2, { type: 'packets.expired', expired_at: '2026-03-01T12:00:00+00:00', kept_days: 30 })
+    const view = replay([...packets.slice(0, 1), told, ...packets.slice(1)])
+    const why = 'The record of this turn expired on 2026-03-01, after 30 days. Its messages are kept.'
+    expect(view.degraded).toContainEqual({ subject: 'record', why })
+    expect(view).toMatchObject({ outcome: 'finished', ended: true })
+  })
+
   it('shows the same live, reloaded in the middle, and replayed from the start', () => {
     const whole = replay(packets)
     for (let cut = 0; cut <= packets.length; cut += 1) {

@@ -190,6 +190,11 @@ function apply(view: TurnView, packet: Packet): TurnView {
       return failed(view, packet.model_index, packet.error)
     case 'run.finished':
       return onRun(view, packet.model_index, (run) => ended(run, packet))
+    case 'packets.expired': {
+      const days = packet.kept_days === 1 ? '1 day' : `${packet.kept_days} days`
+      const why = `The record of this turn expired on ${packet.expired_at.slice(0, 10)}, after ${days}. Its messages are kept.`
+      return { ...view, degraded: [...view.degraded, { subject: 'record', why }] }
+    }
     case 'turn.stopped':
       return { ...view, outcome: packet.reason === 'interrupted' ? 'interrupted' : 'stopped' }
     case 'turn.finished':

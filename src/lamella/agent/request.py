@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 
 from lamella.cache.forecast import ALONE, forecast_of
@@ -73,6 +73,11 @@ class RequestIdentity:
 
 WHOLE_EVERY = 32
 """Every so many requests one is stored whole, so that reading a request never follows a long chain of differences."""
+
+WHOLE_AFTER = timedelta(hours=12)
+"""After so long a pause a request is stored whole. Bodies are kept for a day at least, so that no request is stored as
+its difference to one whose body expires meanwhile.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,8 @@ def new_request(
     """The row of a prepared request, stored as its difference to the one before on its line."""
     stored = _stored_segments(prepared.wired, line)
     base = line.record if line is not None and line.depth < WHOLE_EVERY else None
+    if base is not None and identity.at - base.at > WHOLE_AFTER:
+        base = None
     shared = _shared(stored, base.segments) if base else 0
     record = RequestRecord(
         id=identity.id,

@@ -27,6 +27,7 @@ from lamella.app.knowledge import Knowledge, knowledge_of
 from lamella.app.library import Library
 from lamella.app.providers import Models, Providers
 from lamella.app.request_map import RequestMap, map_request
+from lamella.app.retention import RetentionJob
 from lamella.cache.ledger import Ledger
 from lamella.chat import Chat, OutgoingMessage
 from lamella.chat.dynamic_context import Blocks, DynamicContexts
@@ -331,7 +332,8 @@ async def open_app(
         await stack.enter_async_context(mcp.open())
         await core.chat.start()
         stack.push_async_callback(core.chat.close)
-        await stack.enter_async_context(_background(knowledge, models, store, clock))
+        removal = RetentionJob(store, parts.sessions.keeps, clock)
+        await stack.enter_async_context(_background(knowledge, models, store, clock, removal))
         yield App(
             settings=settings,
             engine_settings=parts.engine,
@@ -376,9 +378,12 @@ def _locked_folder(data: Path) -> FolderLock:
 
 
 @asynccontextmanager
-async def _background(knowledge: Knowledge, models: Models, store: Store, clock: Clock) -> AsyncIterator[None]:
+async def _background(
+    knowledge: Knowledge, models: Models, store: Store, clock: Clock, removal: RetentionJob
+) -> AsyncIterator[None]:
     """Background work alongside turns, until the block ends."""
     knowledge.start()
+    await removal.start()
     tasks = [asyncio.create_task(work) for work in (_warm(models), forget_expired_keys(store, clock))]
     try:
         yield
@@ -386,6 +391,7 @@ async def _background(knowledge: Knowledge, models: Models, store: Store, clock:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await removal.close()
         await knowledge.close()
 
 

@@ -16,6 +16,7 @@ from lamella.core.counting import ApproximateCounter
 from lamella.core.ids import Ids
 from lamella.core.ports import Jobs, ModelSource, StreamBus
 from lamella.core.prompt import Ttl
+from lamella.core.records import Retention
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.sessions import Sessions
 from lamella.sessions.settings import SessionSettings
@@ -98,6 +99,7 @@ def _session_settings(settings: Settings, *, demonstration: bool) -> SessionSett
         compact_when=settings.compaction_when,
         floor=settings.compaction_floor,
         titles=settings.titles and not demonstration,
+        keeps=Retention(settings.keep_packets_days, settings.keep_requests_days),
     )
 
 

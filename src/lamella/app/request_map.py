@@ -198,10 +198,12 @@ def _text(value: Json) -> str:
 def stored_body(record: RequestRecord, blocks: Sequence[StoredBlock]) -> dict[str, object]:
     """The JSON body that was handed to the provider's SDK; raises `StoreFailed` for an unknown wire.
 
-    Of a request that may not be read any more it is a fixed sentence.
+    Of a request that may not be read any more, or whose body has expired, it is a sentence that says so.
     """
     if record.withheld:
         return {"withheld": WITHHELD_REQUEST}
+    if record.expired is not None:
+        return {"expired": record.expired.say("The body of this request")}
     wire = tuple(
         WireBlock(block.level, block.role, decode_object(block.data), block.data, block.digest, "", markable=True)
         for block in blocks

@@ -13,7 +13,7 @@ from lamella.chat.command_runner import CommandRunner
 from lamella.chat.dynamic_context import DynamicContexts
 from lamella.chat.mailbox import Mailboxes
 from lamella.chat.message import QueueSettings
-from lamella.chat.packets import Queued, command_answer, ends, missing_end, one_batch
+from lamella.chat.packets import Queued, command_answer, ends, expired_packets, missing_end, one_batch
 from lamella.chat.queue import Queue
 from lamella.chat.queue_worker import QueueWorker
 from lamella.chat.send import Done, Sender
@@ -249,6 +249,8 @@ class Chat:
     async def _stored(self, caller: Caller, turn_id: str, after: int) -> AsyncIterator[Batch]:
         turn = await self._services.store.turns.turn(caller, turn_id)
         stored = await self._services.store.turns.journal(caller, turn_id, 0)
+        if turn.expired is not None and not stored:
+            return one_batch(expired_packets(turn, turn.expired, after))
         waiting = [packet for packet in stored if packet[0] > after]
         if turn.finished_at is not None and not (stored and ends(stored[-1][1])):
             waiting.append(missing_end(turn, max(after, stored[-1][0] if stored else 0) + 1))

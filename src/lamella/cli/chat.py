@@ -30,6 +30,7 @@ from lamella.core.packets import (
     ContextDegraded,
     ErrorPacket,
     ModelFallback,
+    PacketsExpired,
     PartialPacket,
     ReasoningPacket,
     RequestStarted,
@@ -379,6 +380,9 @@ class _Shown:
                 sys.stderr.write(f"{asked} failed: {error['message']} {model} answers.\n")
             case ContextDegraded(why=why):
                 sys.stderr.write(f"{why}\n")
+            case PacketsExpired(expired_at=at, kept_days=days):
+                kept = "1 day" if days == 1 else f"{days} days"
+                sys.stderr.write(f"The record of this turn expired on {at[:10]}, after {kept}.\n")
             case PartialPacket(message=message, hint=hint):
                 self._write("\n")
                 sys.stdout.flush()

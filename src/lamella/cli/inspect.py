@@ -122,8 +122,10 @@ def lines(found: Object) -> list[str]:
     head = found["id"] or "not sent: this is what the message would send"
     if found.get("turn_id"):
         head += f" · {found['turn_id']}, step {found['step']} · {found['purpose']} · {found['at']}"
+    expired = found.get("expired")
     return [
         head,
+        *([f"Its body expired on {expired['at'][:10]}, after {expired['kept_days']} days."] if expired else []),
         f"model {found['model']} · layout {found['layout']} · markers by {found['marker_policy']}",
         found["letters"],
         "",

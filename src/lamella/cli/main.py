@@ -14,7 +14,20 @@ from lamella import __version__
 from lamella.cli.failures import exit_code_of, report
 from lamella.core.errors import LamellaError
 
-NAMES = ("chat", "export", "groups", "inspect", "kb", "keys", "replay", "serve", "sessions", "simulate", "users")
+NAMES = (
+    "chat",
+    "export",
+    "groups",
+    "inspect",
+    "kb",
+    "keys",
+    "replay",
+    "serve",
+    "sessions",
+    "simulate",
+    "users",
+    "vacuum",
+)
 COMMANDS = {name: f"lamella.cli.{name}" for name in NAMES}
 COMMANDS["why"] = COMMANDS["inspect"]
 """Where each command is; only the one that is asked for is loaded, so that the others cost no start time."""

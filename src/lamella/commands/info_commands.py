@@ -9,11 +9,13 @@ from lamella.cache.why import Why
 from lamella.commands.command import Answer, Command, CommandCall, CommandContext
 from lamella.core.json import JsonObject
 from lamella.core.models import OFF
+from lamella.core.records import Retention
 from lamella.core.tokens import percent, short
 from lamella.sessions.idle import NextAction, compaction_line, offer_line, outlook_json
 from lamella.sessions.notifications import parts_data
 from lamella.sessions.why import newest_request
 from lamella.sessions.window import WindowState
+from lamella.storage.retention import ExpiredCounts
 
 _PARTLY = (
     " (in part an estimate: a provider did not report the usage of a stopped answer, or reported impossible figures)"
@@ -39,7 +41,7 @@ class Status:
         ahead = await self._reach.sessions.outlook(call.caller, call.conversation.id)
         lines = [
             f"{now.model} · {_thinking(now)}",
-            f"Session {now.session.number} · {_messages(now.messages)} in the window",
+            f"Session {now.session.number} · {counted(now.messages, 'message')} in the window",
             f"Context {_fill(now)}",
             f"Cache of the last request: {_cache(now)}",
             compaction_line(ahead),
@@ -47,6 +49,9 @@ class Status:
             next_line(ahead.next),
             f"Cost of the conversation: ${totals.cost:.4f}{_PARTLY if totals.estimated else ''}",
         ]
+        keeps = self._reach.sessions.settings.keeps
+        expired = await self._reach.store.retention.expired(call.caller, call.conversation.id)
+        lines += retention_lines(keeps, expired)
         if now.caution is not None:
             lines.append(now.caution)
         waiting = len(await self._reach.store.queue.queued(call.caller, call.conversation.id))
@@ -70,9 +75,27 @@ class Status:
             "cost_estimated": totals.estimated,
             "compacting": compacting,
             "queued": waiting,
+            "retention": {
+                "packets_days": keeps.packets_days,
+                "requests_days": keeps.requests_days,
+                "expired_turns": expired.turns,
+                "expired_requests": expired.requests,
+            },
             **outlook_json(ahead),
         }
         return Answer("\n".join(lines), data)
+
+
+def retention_lines(keeps: Retention, expired: ExpiredCounts) -> list[str]:
+    """How long packets and request bodies are kept, and what has expired here; nothing if all is kept for good."""
+    kept = (("Packets", keeps.packets_days), ("Request bodies", keeps.requests_days))
+    lines = [f"{what} are kept for {counted(days, 'day')}" for what, days in kept if days is not None]
+    if expired.turns or expired.requests:
+        gone = (
+            f"the packets of {counted(expired.turns, 'turn')} and the bodies of {counted(expired.requests, 'request')}"
+        )
+        lines.append(f"Expired here: {gone}")
+    return lines
 
 
 def _thinking(now: WindowState) -> str:
@@ -83,8 +106,9 @@ def _thinking(now: WindowState) -> str:
     return f"{said} ({now.asked.note})" if now.asked.note else said
 
 
-def _messages(count: int) -> str:
-    return "1 message" if count == 1 else f"{count} messages"
+def counted(count: int, what: str) -> str:
+    """`1 day`, `30 days`."""
+    return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 
 def _fill(now: WindowState) -> str:

@@ -290,6 +290,17 @@ class TurnStopped(Packet, frozen=True, kw_only=True, tag="turn.stopped"):
     reason: Literal["user_cancelled", "interrupted"]
 
 
+class PacketsExpired(Packet, frozen=True, kw_only=True, tag="packets.expired"):
+    """The turn's packets were removed at `expired_at`, after `kept_days` days.
+
+    Those that follow are made from its stored messages: each text, thought, call and result whole, under new numbers,
+    without citations, requests and times. A follower that had packets already gets none of them again.
+    """
+
+    expired_at: str
+    kept_days: int
+
+
 class TurnFinished(Packet, frozen=True, kw_only=True, tag="turn.finished"):
     """The last packet of every turn."""
 
@@ -331,6 +342,7 @@ AnyPacket = (
     | ErrorPacket
     | RunFinished
     | TurnStopped
+    | PacketsExpired
     | TurnFinished
     | CommandPacket
 )

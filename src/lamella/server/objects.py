@@ -75,6 +75,13 @@ class ErrorBody(Object, kw_only=True):
     hint: str | None
 
 
+class ExpiredObject(Object, kw_only=True):
+    """When packets or a request body were removed, and for how many days they had been kept."""
+
+    at: Moment
+    kept_days: int
+
+
 class FailureObject(Object, kw_only=True):
     """The answer to a request that failed."""
 

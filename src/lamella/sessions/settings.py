@@ -10,6 +10,7 @@ from lamella.cache.economics import (
 )
 from lamella.cache.pruning import PruneSettings
 from lamella.cache.weighing import Trigger
+from lamella.core.records import Retention
 from lamella.core.tokens import Threshold
 
 SummariserChoice = Literal["configured", "cheapest"]
@@ -39,6 +40,8 @@ class SessionSettings:
     look: float = 5.0
     patience: float = 300.0
     """Seconds that `/resume` waits for a summary that was not made before; after that it does without."""
+    keeps: Retention = field(default_factory=Retention)
+    """How long packets and request bodies are kept."""
 
 
 def trigger_of(settings: SessionSettings) -> Trigger:

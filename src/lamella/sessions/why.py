@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from lamella.cache.difference import difference
 from lamella.cache.why import Evidence, Why, why
@@ -19,8 +20,18 @@ LOOKED_BACK = 20
 
 
 async def why_request(store: Store, loader: TurnLoader, caller: Caller, request_id: str) -> Why:
-    """Why this request read what it read. Raises `NotFound`."""
-    return why(await _evidence(store, loader, caller, request_id))
+    """Why this request read what it read. Raises `NotFound`.
+
+    Of bodies that have expired the first block that differs is known, and its bytes are not.
+    """
+    evidence = await _evidence(store, loader, caller, request_id)
+    found = why(evidence)
+    gone = [
+        one.expired for one in (evidence.request, evidence.before, evidence.left) if one is not None and one.expired
+    ]
+    if not gone or found.difference is None:
+        return found
+    return replace(found, text=f"{found.text} {gone[0].say('A body to compare')}")
 
 
 async def _evidence(store: Store, loader: TurnLoader, caller: Caller, request_id: str) -> Evidence:
@@ -33,7 +44,9 @@ async def _evidence(store: Store, loader: TurnLoader, caller: Caller, request_id
         facts = await loader.facts(request.model)
     data: dict[str, bytes] = {}
     for other in (before, left):
-        if other is not None and difference(other, request, {}) is not None:
+        if other is None or other.expired or request.expired:
+            continue
+        if difference(other, request, {}) is not None:
             for one in (other, request):
                 data |= {block.digest: block.data for block in await store.requests.blocks(caller, one.id)}
     return Evidence(request, before, decisions, facts, data, left)

@@ -131,12 +131,15 @@ class ErasureRows(Rows):
         return tuple(connection.execute(left).scalars())
 
     async def scrub(self) -> bool:
-        """Remove the erased words from the indexes, and what the log of the database holds; False if that is read."""
+        """Remove the erased words from the indexes, free pages, and what the log of the database holds.
+
+        False if the log is read.
+        """
         for index in ("recall_words", "knowledge_words"):
             pages = -_MERGED  # a negative number begins a merge of all that there is
             while await self._database.write(partial(_merged, index, pages)):
                 pages = _MERGED
-        return await self._database.truncate_log()
+        return await self._database.scrub()
 
 
 def _merged(index: str, pages: int, connection: Connection) -> bool:

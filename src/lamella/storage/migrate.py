@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from sqlite3 import sqlite_version_info
 from typing import Any
 
 from sqlalchemy import (
@@ -104,11 +105,28 @@ def _upgrade(connection: Connection) -> None:
     return check_references(connection)
 
 
+SECURE_WORDS = (3, 42, 0)
+"""The first SQLite whose indexes of words can let go of a removed word at once, instead of with the next merge."""
+
+_WORDS = ("recall_words", "knowledge_words")
+
+
+def _let_words_go(connection: Connection) -> None:
+    """Turn that on, for good, if this library can: from then on no older one can read the indexes."""
+    if sqlite_version_info < SECURE_WORDS:
+        return
+    for index in _WORDS:
+        query = f"SELECT 1 FROM {index}_config WHERE k = 'secure-delete' AND v = 1"
+        if connection.exec_driver_sql(query).first() is None:
+            connection.exec_driver_sql(f"INSERT INTO {index} ({index}, rank) VALUES ('secure-delete', 1)")
+
+
 def _migrate(url: URL) -> None:
     engine = sqlite_engine(url, writes=True, foreign_keys=False)
     try:
         with plain_errors(), engine.begin() as connection:
             _upgrade(connection)
+            _let_words_go(connection)
     finally:
         engine.dispose()
 

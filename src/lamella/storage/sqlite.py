@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from sqlalchemy.util import LRUCache
 
 from lamella.core.errors import ConfigurationError, StoreFailed
 from lamella.storage.database import Database
+from lamella.storage.failures import plain_errors
 
 _BUSY_MS = 5_000
 _READERS = 4
@@ -59,6 +60,8 @@ def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Engin
     pool = QueuePool(opened, pool_size=size, max_overflow=0, dialect=dialect)
     engine = Engine(pool, dialect, url, execution_options={"compiled_cache": compiled})
     settings = [
+        # Free pages can be given back to the disk. It has to be said before anything is written.
+        *([] if path.is_file() and path.stat().st_size else ["PRAGMA auto_vacuum = INCREMENTAL"]),
         "PRAGMA journal_mode = WAL",
         "PRAGMA synchronous = NORMAL",
         f"PRAGMA busy_timeout = {_BUSY_MS}",
@@ -100,6 +103,20 @@ def check_references(connection: Connection) -> None:
     """Foreign keys are off while tables are rebuilt: look at them before anything is kept; raises `StoreFailed`."""
     if connection.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
         raise StoreFailed("The database could not be brought up to date: rows refer to rows that are missing.")
+
+
+def vacuum(url: URL) -> None:
+    """Write a database file anew: without free pages, and so that later ones can be given back to the disk.
+
+    Nobody else may have it open. It takes as much room beside the file as the file has, and as much again for a while.
+    """
+    engine = sqlite_engine(url, writes=True)
+    try:
+        with plain_errors(), closing(engine.raw_connection()) as connection, closing(connection.cursor()) as cursor:
+            for statement in ("PRAGMA auto_vacuum = INCREMENTAL", "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+                cursor.execute(statement)
+    finally:
+        engine.dispose()
 
 
 def sqlite_database(url: URL) -> Database:

@@ -26,6 +26,7 @@ from lamella.storage.knowledge.store import KnowledgeStore
 from lamella.storage.library import LibraryRows
 from lamella.storage.migrate import migrate
 from lamella.storage.recall.store import RecallIndex
+from lamella.storage.retention import RetentionRows
 from lamella.storage.scopes import Scopes
 from lamella.storage.sqlite import sqlite_database, sqlite_url
 
@@ -57,6 +58,7 @@ class Store:
         self.jobs = JobRows(database, ids)
         self.keys = KeyRows(database, ids)
         self.erasure = ErasureRows(database, ids)
+        self.retention = RetentionRows(database, ids)
         scopes = Scopes()
         self.knowledge = KnowledgeStore(database, ids, scopes)
         self.recall = RecallIndex(database, scopes)

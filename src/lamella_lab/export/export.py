@@ -251,6 +251,10 @@ class Exporter:
                 f"agent and project of {old} turn{'s' if old > 1 else ''} that an earlier version answered, and their "
                 "system prompt and tools, which are given as they are now"
             )
+        expired = sum(one.expired is not None for of_turn in data.requests.values() for one in of_turn)
+        if expired:
+            what = "body of a request" if expired == 1 else f"bodies of {expired} requests"
+            missing.add(f"the {what}, which expired: the replay makes them anew, and their bytes are not compared")
         used = {record.layout for of_turn in data.requests.values() for record in of_turn}
         for name in sorted(used - set(LAYOUTS)):
             missing.add(f"the layout {missing.named(name)}, which is this deployment's own")

@@ -32,13 +32,17 @@ class SentRequests:
 async def requests_sent(
     store: Store, caller: Caller, gathered: ConversationData, apart: Collection[str]
 ) -> SentRequests:
-    """What is known of each request. Of those `apart`, the body is not described: it was made of other text."""
+    """What is known of each request. The body of one that has expired is not known. Those `apart` are not described:
+    they were made of other text.
+    """
     counts = _counts(gathered)
     found = {}
     for records in gathered.requests.values():
         for record in records:
             blocks = await store.requests.blocks(caller, record.id) if record.id not in apart else ()
             made = await aside(len(blocks), _sent, record, blocks, described=record.id not in apart)
+            if record.expired is not None:
+                made.bytes, made.digest = 0, ""
             if apart:  # what is left out in its place is counted otherwise in a replay, that knows nothing of it
                 made.sizes = ""
             made.counted = list(counts.get((record.run_id, record.at.isoformat()), ()))

@@ -37,6 +37,7 @@ const map: RequestMap = {
   dropped_thinking: 0,
   answer_id: null,
   diagnosis: null,
+  expired: null,
   why: null,
   letters: 'S CA U1',
   model: 'model-a',

@@ -62,11 +62,24 @@ class SideResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """For how many days the packets of turns and the bodies of requests are kept; None: for good."""
+
+    packets_days: int | None = None
+    requests_days: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Expired:
     """When packets or a request body were removed, and for how many days they had been kept."""
 
     at: datetime
     kept_days: int
+
+    def say(self, what: str) -> str:
+        """`The body of this request expired on 2026-03-01, after 30 days.`"""
+        days = "1 day" if self.kept_days == 1 else f"{self.kept_days} days"
+        return f"{what} expired on {self.at:%Y-%m-%d}, after {days}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,8 +63,15 @@ class ConversationPatch(Body):
     thinking_effort: Effort | None = None
 
 
+class RetentionObject(Object, kw_only=True):
+    """For how many days packets and request bodies are kept; null: for good."""
+
+    packets_days: int | None
+    requests_days: int | None
+
+
 class StatusObject(Object, kw_only=True):
-    """The server's version and the model that answers."""
+    """The server's version, the model that answers, and how long records are kept."""
 
     version: str
     model: str
@@ -73,6 +80,7 @@ class StatusObject(Object, kw_only=True):
     notice: str | None
     data_dir: str
     max_upload_bytes: int
+    retention: RetentionObject
 
 
 class ModelObject(Object, kw_only=True):
@@ -247,6 +255,9 @@ async def status(app: TheApp) -> StatusObject:
         notice=NOTICE if app.models.is_demonstration else None,
         data_dir=str(app.settings.data),
         max_upload_bytes=app.settings.max_upload_bytes,
+        retention=RetentionObject(
+            packets_days=app.settings.keep_packets_days, requests_days=app.settings.keep_requests_days
+        ),
     )
 
 

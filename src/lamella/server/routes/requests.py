@@ -15,7 +15,7 @@ from lamella.core.caching import CacheVerdict, Diagnosis
 from lamella.core.json import encode
 from lamella.core.packets import UsageBody
 from lamella.core.records import RequestRecord
-from lamella.server.objects import AnyObject, ErrorBody, ListObject, Moment, Object, usage_of, whole_list
+from lamella.server.objects import AnyObject, ErrorBody, ExpiredObject, ListObject, Moment, Object, usage_of, whole_list
 from lamella.server.routes.sending import PreviewBody, message_of
 from lamella.server.routing import JSON, TheApp, TheCaller, TheIdentity, api_router
 
@@ -39,7 +39,7 @@ class DiagnosisObject(Object, kw_only=True):
 
 
 class RequestFieldsObject(Object, kw_only=True):
-    """The fields of a request, with or without its segments."""
+    """The fields of a request, with or without its segments. `expired`: its body is not kept any more."""
 
     id: str | None
     object: Literal["request"] = "request"
@@ -63,6 +63,7 @@ class RequestFieldsObject(Object, kw_only=True):
     dropped_thinking: int
     answer_id: str | None
     diagnosis: DiagnosisObject | None
+    expired: ExpiredObject | None
 
 
 class ModelRequestObject(RequestFieldsObject, kw_only=True):
@@ -197,6 +198,7 @@ def _of_request(record: RequestRecord) -> dict[str, Any]:
         "usage": usage_of(record.usage),
         "error": dict(record.error) if record.error else None,
         "diagnosis": _diagnosis(record.diagnosis) if record.diagnosis is not None else None,
+        "expired": ExpiredObject.of(record.expired) if record.expired is not None else None,
     }
 
 
@@ -289,7 +291,7 @@ async def preview(body: PreviewBody, app: TheApp, identity: TheIdentity) -> Requ
 
 @router.get("/requests/{request_id}/raw", responses={200: {JSON: AnyObject}})
 async def request_raw(request_id: str, app: TheApp, caller: TheCaller) -> Response:
-    """The request's body as it was sent."""
+    """The request's body as it was sent. Once it has expired, `{"expired": "…"}` says when."""
     record = await app.store.requests.request(caller, request_id)
     blocks = await app.store.requests.blocks(caller, request_id)
     return Response(encode(stored_body(record, blocks)), media_type=JSON)

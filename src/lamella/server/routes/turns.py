@@ -10,7 +10,7 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.messages import StopReason, TurnStatus
 from lamella.core.packets import AnyPacket, UsageBody
 from lamella.core.records import Branch, RunRecord, TurnOnPath, TurnRecord
-from lamella.server.objects import Body, ErrorBody, Id, ListObject, Moment, Object, listed, usage_of
+from lamella.server.objects import Body, ErrorBody, ExpiredObject, Id, ListObject, Moment, Object, listed, usage_of
 from lamella.server.routes.conversations import ConversationObject, conversation_object
 from lamella.server.routing import TheApp, TheCaller, ThePage, api_router
 from lamella.server.sse import EVENT_STREAM, event_stream
@@ -61,7 +61,7 @@ class AttachmentObject(Object, kw_only=True):
 
 class TurnObject(Object, kw_only=True):
     """A turn. Its packets have the whole answer, `answer` the text. `parent_id` is the turn that it follows, null at
-    the beginning; usage and cost are sums over its `runs`.
+    the beginning; usage and cost are sums over its `runs`. `expired`: its packets are not kept any more.
     """
 
     id: str
@@ -83,6 +83,7 @@ class TurnObject(Object, kw_only=True):
     cost: float
     started_at: Moment
     finished_at: Moment | None
+    expired: ExpiredObject | None
 
 
 class PathTurnObject(TurnObject, kw_only=True):
@@ -168,6 +169,7 @@ def _of_turn(turn: TurnRecord) -> dict[str, Any]:
         "runs": [run_object(run) for run in turn.runs],
         "error": dict(turn.error) if turn.error else None,
         "usage": usage_of(turn.usage),
+        "expired": ExpiredObject.of(turn.expired) if turn.expired is not None else None,
     }
 
 

@@ -269,9 +269,13 @@ class RequestRows(Rows):
 
     @reads
     def blocks(self, connection: Connection, caller: Caller, request_id: str) -> tuple[StoredBlock, ...]:
-        """The wire blocks of a request, in order; fixed ones in place of those that may not be read any more."""
+        """The wire blocks of a request, in order; fixed ones in place of those that may not be read any more, and none
+        of a request whose body has expired.
+        """
         found: dict[str, StoredBlock] = {}
         [request] = requests_held_back(connection, caller, [_find_request(connection, caller, request_id)])
+        if request.expired is not None:
+            return ()
         digests = [digest for segment in request.segments for digest in segment.blocks]
         distinct = list(dict.fromkeys(digests))
         for i in range(0, len(distinct), _CHUNK):
