@@ -96,7 +96,7 @@ async def beside(app: App, conversation_id: str) -> tuple[float, bool]:
     await asyncio.sleep(SECONDS_OF_SUMMARY / 10)
     seconds = await turn(app, conversation_id)
     running = app.sessions.is_compacting(conversation_id)
-    await app.sessions.settled(conversation_id)
+    await app.sessions.wait_until_idle(conversation_id)
     return seconds, running
 
 

@@ -130,12 +130,12 @@ async def measure(stored: int, window: int, rounds: int) -> Figures:
         fill(path, stored // 2)
         async with await open_store(path) as store:
             few = 1 if stored >= 100_000 else rounds
-            whole = await store.beginnings.beginning(OWNER, ID, MODEL)
-            read_whole = await timed(few, lambda: store.beginnings.beginning(OWNER, ID, MODEL))
+            whole = await store.snapshots.snapshot(OWNER, ID, MODEL)
+            read_whole = await timed(few, lambda: store.snapshots.snapshot(OWNER, ID, MODEL))
             build_whole, refused = await building(model, whole, now, few)
             await begin_session(store, max(stored - window, 0) // 2, now)
-            begins = await store.beginnings.beginning(OWNER, ID, MODEL)
-            read_window = await timed(rounds, lambda: store.beginnings.beginning(OWNER, ID, MODEL))
+            begins = await store.snapshots.snapshot(OWNER, ID, MODEL)
+            read_window = await timed(rounds, lambda: store.snapshots.snapshot(OWNER, ID, MODEL))
             build_window, _ = await building(model, begins, now, rounds)
     return Figures(stored, 2 * len(begins.path), read_whole, build_whole, refused, read_window, build_window)
 

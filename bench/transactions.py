@@ -38,7 +38,7 @@ def verbs(store: Store) -> Mapping[str, Callable[[int], Awaitable[object]]]:
     at = NOON + timedelta(hours=1)
     return {
         "conversation (1 statement)": lambda _: store.conversations.conversation(ANN, "conv_1"),
-        "beginning": lambda _: store.beginnings.beginning(ANN, "conv_1", "m-1"),
+        "beginning": lambda _: store.snapshots.snapshot(ANN, "conv_1", "m-1"),
         "claim_key (3, writes)": lambda n: store.keys.claim_key(ANN, f"key {n}", "POST /", "f", f"turn_{n}", at),
         "append_journal (1, writes)": lambda n: store.turns.append_journal([entry(n + 1)]),
     }
@@ -55,7 +55,7 @@ async def main() -> None:
                 wall, cpu = await measured(verb)
                 print(f"{name:30} {wall:6.2f} ms {cpu:6.2f} ms CPU")
             wall, cpu = await measured(
-                lambda _: asyncio.gather(*(store.beginnings.beginning(ANN, "conv_1", "m-1") for _ in range(4)))
+                lambda _: asyncio.gather(*(store.snapshots.snapshot(ANN, "conv_1", "m-1") for _ in range(4)))
             )
             print(f"{'beginning, 4 at once':30} {wall:6.2f} ms {cpu:6.2f} ms CPU")
 

@@ -237,9 +237,9 @@ def _refused(answer: httpx2.Response) -> LamellaError:
     try:
         return refusal(answer.json()["error"])
     except (ValueError, TypeError, LookupError, AttributeError):
-        said = " ".join(answer.text.split())[:200]
+        detail = " ".join(answer.text.split())[:200]
         status = f"{answer.status_code} {answer.reason_phrase}".strip()
-        why = f"The server at {answer.request.url} answered {status}" + (f": {said}" if said else ".")
+        why = f"The server at {answer.request.url} answered {status}" + (f": {detail}" if detail else ".")
         return LamellaError(why, hint="Is it a Lamella server?")
 
 

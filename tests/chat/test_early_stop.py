@@ -76,7 +76,7 @@ class Place:
 async def beginning(folder: Path) -> AsyncIterator[Place]:
     ids, slow, model = Remembered(), Slow(), ScriptedModel([saying("Never.")])
     async with await open_store(folder / "lamella.db") as store:
-        services = replace(build_services(store, Registry(()), SystemClock(), ids), surroundings=slow)
+        services = replace(build_services(store, Registry(()), SystemClock(), ids), agent_and_project=slow)
         core = build_core(services, ScriptedModels(model), jobs=store.jobs)
         await core.chat.start()
         await store.conversations.create_conversation(ANN, CONVERSATION)

@@ -103,7 +103,7 @@ async def test_a_message_that_comes_again_while_it_begins_holds_up_nobody_else(t
         keys, slow = Claiming(store.database, CountingIds()), Slow()
         keys.claims = asyncio.Semaphore(0)
         store.keys = keys
-        services = replace(build_services(store, Registry(()), SystemClock(), CountingIds()), surroundings=slow)
+        services = replace(build_services(store, Registry(()), SystemClock(), CountingIds()), agent_and_project=slow)
         core = build_core(services, ScriptedModels(ScriptedModel([saying("Hi.")])), jobs=store.jobs)
         await core.chat.start()
         await store.conversations.create_conversation(ANN, CONVERSATION)

@@ -48,7 +48,7 @@ async def _converse(data: Path) -> None:
                 pass
         command = app.chat.sender.read(Message("/compact"))
         await app.chat.orders.submit(LOCAL_OWNER, conversation, command)  # type: ignore[arg-type]
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
 
 
 def ran(data: Path, *arguments: str) -> Result:

@@ -313,7 +313,7 @@ async def test_compact_answers_at_once_and_tells_when_it_is_done(tmp_path: Path,
         assert "A compaction runs." in (await command(client, conversation, "/status"))["answer"]
         assert (await command(client, conversation, "/compact"))["answer"] == "A compaction runs already."
         gate.opened.set()
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
         told = (await listed(client, conversation))[-1]
         assert (told["object"], told["name"]) == ("notification", "compacted")
         lines = told["text"].splitlines()
@@ -354,7 +354,7 @@ async def test_a_compaction_that_did_not_work_out_is_told(tmp_path: Path) -> Non
         await talk(client, conversation, model)
         model.then(saying(" "))
         await command(client, conversation, "/compact")
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
         told = (await listed(client, conversation))[-1]
         assert (told["name"], told["text"]) == (
             "not_compacted",
@@ -379,7 +379,7 @@ async def test_who_asks_for_a_compaction_is_told_of_it_in_any_case(tmp_path: Pat
         await talk(client, conversation, model)
         model.then(saying(answer))
         await command(client, conversation, "/compact")
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
         assert [one["name"] for one in await listed(client, conversation)] == ["compact", outcome]
 
 

@@ -35,7 +35,7 @@ async def somebody_elses_things(world: World, protected: str) -> None:
     world.model.then(saying(f"I see: {protected}"))
     packets = await ann.send(conversation, protected, file_ids=[file["id"]])
     [request] = [packet for packet in packets if packet["type"] == "request.started"]
-    await world.app.sessions.settled(conversation)
+    await world.app.sessions.wait_until_idle(conversation)
     turn = await ann.get(f"/turns/{packets[0]['turn_id']}")
     base = await ann.post("/knowledge-bases", {"name": protected[:100], "description": protected[:1000]})
     world.ids.update(

@@ -15,7 +15,7 @@ from lamella.app.app import LOCAL_OWNER
 from lamella.core.json import encode_text
 from lamella.core.messages import ToolCall
 from lamella.knowledge.restricted.material import Chunk
-from lamella.knowledge.restricted.safe_answers import Heard, Question, SafeAnswers, SafeSettings
+from lamella.knowledge.restricted.safe_answers import ModelReply, Question, SafeAnswers, SafeSettings
 from lamella.knowledge.restricted.wordlists import lexicons
 from lamella.llm.scripted import calling, saying
 from lamella.tools.knowledge_base_search import NAME
@@ -144,8 +144,8 @@ class Saying:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    async def ask(self, prompt: str, material: str) -> Heard:
-        return Heard(self._text, whole=True)
+    async def ask(self, prompt: str, material: str) -> ModelReply:
+        return ModelReply(self._text, whole=True)
 
 
 WORDS = st.lists(st.text("abcdefghijklmnop", min_size=1, max_size=9), min_size=1, max_size=30).map(" ".join)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from lamella.knowledge.restricted.material import Chunk
-from lamella.knowledge.restricted.safe_answers import Heard, Question, SafeAnswers, SafeSettings
+from lamella.knowledge.restricted.safe_answers import ModelReply, Question, SafeAnswers, SafeSettings
 from lamella.knowledge.restricted.summary import Reason
 from lamella.knowledge.restricted.wordlists import lexicons
 from leaking.harmless import HARMLESS
@@ -29,7 +29,7 @@ class Counting:
         self.most = 0
         self.asked = 0
 
-    async def ask(self, prompt: str, material: str) -> Heard:
+    async def ask(self, prompt: str, material: str) -> ModelReply:
         self.asked += 1
         self._held += 1
         self.most = max(self.most, self._held)
@@ -38,7 +38,7 @@ class Counting:
             if self._left == 0:
                 await asyncio.Event().wait()
             self._left -= 1
-            return Heard(reply(HARMLESS[0]), whole=True)
+            return ModelReply(reply(HARMLESS[0]), whole=True)
         finally:
             self._held -= 1
 

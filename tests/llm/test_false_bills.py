@@ -64,7 +64,7 @@ async def test_figures_that_can_not_be_end_no_turn_and_decide_nothing(
             for text in (LONG, "And then?", "And now?"):
                 packets = await client.send(conversation, text)
                 assert packets[-1]["status"] == "finished"
-                await app.sessions.settled(conversation)
+                await app.sessions.wait_until_idle(conversation)
                 why = await client.post(f"/conversations/{conversation}/commands", {"text": "/why"})
                 assert (why["data"]["cause"], why["data"]["lost"]) == ("counters", 0)
                 assert said in why["answer"]

@@ -52,7 +52,7 @@ async def read_in_full(app: App, client: ServerClient, model: ScriptedModel, bas
     model.then(saying(f"As I said: {CANARY}.", usage=Usage(input=4_000, cache_write_5m=3_900, output=9)))
     for text in ("What is owed?", "Look it up.", "Say it again."):
         await client.send(conversation, text, knowledge_base_ids=[base])
-    await app.sessions.settled(conversation)
+    await app.sessions.wait_until_idle(conversation)
     return conversation
 
 

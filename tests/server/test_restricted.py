@@ -240,7 +240,7 @@ async def test_after_a_grant_is_lowered_old_results_are_given_to_nobody(
     conversation = await client.conversation()
     full = await searched(client, model, [base], conversation=conversation)
     assert CANARY in full["content"]
-    await app.sessions.settled(conversation)
+    await app.sessions.wait_until_idle(conversation)
     # While the grant holds, the next turn has it in its window.
     model.then(saying("Yes."))
     await client.send(conversation, "And?")

@@ -215,7 +215,7 @@ async def test_an_answer_that_read_too_much_starts_it(tmp_path: Path) -> None:
         await client.send(conversation, "How large?")
         model.then(saying("Small."))
         await client.send(conversation, "And now?")
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
         first = (await app.store.sessions.sessions(LOCAL_OWNER, conversation))[0]
         assert first.why == "the window has 6000 tokens, more than 5000 of 10000"
 
@@ -270,7 +270,7 @@ async def test_a_user_who_asks_after_a_failure_does_not_wait_and_is_heard(tmp_pa
         model.then(saying(SUMMARY))
         answer = await client.post(f"/conversations/{conversation}/compact", {"focus": "the harbour"})
         assert answer["data"]["started"]
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
         assert "Give most room to this: the harbour" in texts(model.requests[-1])[-1]
         first, second = await app.store.sessions.sessions(LOCAL_OWNER, conversation)
         assert (first.why, second.opened_by) == ("/compact the harbour", SessionCause.COMPACTION)
@@ -280,7 +280,7 @@ async def test_an_answer_that_read_the_window_before_a_compaction_starts_no_othe
     settings: dict[str, Any] = {"keep_recent_tokens": 1_200, "compaction_threshold": "3000", "context_budget": 10_000}
     model, gate = ScriptedModel(), Gate()
     async with talking(tmp_path, model, **settings) as (app, client, conversation):
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
         model.then([gate, *saying("Slow. " * 300, usage=Usage(input=4_300, output=10))])
         answering = asyncio.create_task(client.send(conversation, "Slow?"))
         await asyncio.wait_for(gate.reached.wait(), 10)
@@ -291,7 +291,7 @@ async def test_an_answer_that_read_the_window_before_a_compaction_starts_no_othe
         model.then(saying("Small."))
         await answering
         await client.send(conversation, "And now?")
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
         assert len(model.requests) == asked + 1
         assert len(await app.store.sessions.sessions(LOCAL_OWNER, conversation)) == 2
         assert await told(client, conversation) == ["compacted"]
@@ -373,7 +373,7 @@ async def test_what_left_without_a_summary_gets_one_from_the_next_compaction(tmp
         model.then([ProviderUnreachable("down")], saying("Yes."), saying(SUMMARY), saying("There."))
         await client.send(conversation, "And? " + MUCH)
         await client.send(conversation, "/compact")
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
         await client.send(conversation, "Still there?")
         last = "".join(texts(model.requests[-1]))
         assert SUMMARY in last

@@ -70,7 +70,7 @@ class Talk:
 
     async def settle(self) -> None:
         """Let time pass until no compaction waits."""
-        await self.app.sessions.settled(self.conversation)
+        await self.app.sessions.wait_until_idle(self.conversation)
         while True:
             job: Job | None = await self.app.store.jobs.job(LOCAL_OWNER, COMPACT, self.conversation)
             if job is None or job.status not in (JobStatus.WAITING, JobStatus.RUNNING):

@@ -66,7 +66,7 @@ async def test_a_conversation_larger_than_its_model_is_compacted(tmp_path: Path)
         assert context["total"] > 240_000
         answer = await client.post(f"{path}/commands", {"text": "/compact"})
         assert answer["data"]["started"], answer
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
         text, check = await first_summary(app, conversation)
         assert [fact for fact in facts(range(4)) if fact not in text] == []
         assert check["pieces"] == 2

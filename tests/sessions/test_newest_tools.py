@@ -104,7 +104,7 @@ async def test_a_compaction_takes_the_tools_that_there_are(tmp_path: Path) -> No
         assert decision.why == "a compaction takes the tools that there are now: added wind"
         assert found.after is not None
         counted = found.after.total
-        assert (await app.sessions.standing(LOCAL_OWNER, conversation)).tokens == counted
+        assert (await app.sessions.window_state(LOCAL_OWNER, conversation)).tokens == counted
         await client.send(conversation, "Which ship?")
         assert "wind" in offered(model)
 

@@ -105,7 +105,7 @@ async def test_keep_all_gives_way_past_the_compaction_threshold_recorded_and_ann
         await client.send(conversation, "How large?")
         model.then(saying("Yes."))
         await client.send(conversation, "And now?")
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
         assert passages(model) == {"keeping": 0, "usual": 0}
         decided = [s.decision for s in await app.store.conversations.decisions(LOCAL_OWNER, conversation)]
         (pruning,) = [d for d in decided if d.kind is DecisionKind.PRUNE]

@@ -45,7 +45,7 @@ def pruned(
     known = [Decision(DecisionKind.PRUNE, "conv", boundary, "engine", "full")] if boundary is not None else []
     window = ShownWindow("conv", turns, KnownDecisions("m", known), 1.0, kept)
     settings = PruneSettings(policy=policy, keep=keep)
-    return prune(window, settings, who="engine", asked=forced, full=full, prospect=prospect)
+    return prune(window, settings, who="engine", asked=forced, full=full, calls=prospect)
 
 
 def test_below_the_threshold_nothing_happens() -> None:

@@ -52,7 +52,7 @@ async def test_who_asks_is_told_why_and_what_to_do(tmp_path: Path, answer: Seque
         model.then(answer)
         started = await client.post(f"/conversations/{conversation}/compact")
         assert started["data"]["started"]
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
         [told] = await notices(client, conversation)
         assert why in told["text"]
         assert "Nothing has changed. The conversation continues" in told["text"]
@@ -68,7 +68,7 @@ async def test_nothing_to_do_is_said_with_what_is_kept(tmp_path: Path) -> None:
         assert answer["answer"].startswith("Nothing to compact: all of it is recent. LAMELLA_KEEP_RECENT_TOKENS")
         assert "/new begins an empty window." in answer["answer"]
         app.sessions.compact(LOCAL_OWNER, conversation, who="engine", why="asked for")
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
         job = await job_of(app, conversation)
         assert (job.status, (job.error or {})["message"]) == (JobStatus.FAILED, "all of it is recent")
 
@@ -105,7 +105,7 @@ async def test_reasons_that_alternate_are_told_once_each(tmp_path: Path) -> None
         for _ in range(2):
             model.then([ProviderUnreachable("down")], saying(" "), [ProviderUnreachable("down")])
             app.sessions.compact(LOCAL_OWNER, talk.conversation, who="engine", why="the window is full")
-            await app.sessions.settled(talk.conversation)
+            await app.sessions.wait_until_idle(talk.conversation)
             await talk.settle()
             assert (await job_of(app, talk.conversation)).status is JobStatus.FAILED
         assert len(await notices(client, talk.conversation)) == 2

@@ -20,7 +20,7 @@ from lamella.llm.scripted import FACTS, Gate, ScriptedModel, saying
 from lamella.server.testing import Object, ServerClient
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.settings import SummariserChoice
-from lamella.sessions.summariser import WAY_OUT, elsewhere
+from lamella.sessions.summariser import WAY_OUT, other_summariser
 
 from .test_compaction import SUMMARY, compact, talking, texts
 
@@ -43,14 +43,14 @@ ECONOMY = CompactionCost(Rates(0.05, 1.25, 5), static=6_000, growth=1_220, calls
 def test_a_price_says_when_a_summary_pays_and_the_threshold_still_guards() -> None:
     """By the formula of `best_length` this conversation costs least when it is compacted at about 48k tokens."""
     trigger = Trigger(Threshold(tokens=150_000), 4_000, "pays")
-    assert trigger.due(CompactionInput(47_000, 200_000, economy=ECONOMY)) is None
-    why = trigger.due(CompactionInput(49_000, 200_000, economy=ECONOMY))
+    assert trigger.due(CompactionInput(47_000, 200_000, compaction_cost=ECONOMY)) is None
+    why = trigger.due(CompactionInput(49_000, 200_000, compaction_cost=ECONOMY))
     assert why is not None
     assert "the window has 49000 tokens" in why.why
     assert "where a call adds 1220" in why.why
     assert why.numbers["best"] == pytest.approx(48_000, rel=0.02)
     assert (why.numbers["growth"], why.numbers["expected"]) == (1_220, 40)
-    assert trigger.due(CompactionInput(49_000, 200_000, undone=True, economy=ECONOMY)) is None
+    assert trigger.due(CompactionInput(49_000, 200_000, undone=True, compaction_cost=ECONOMY)) is None
     assert trigger.due(CompactionInput(49_000, 200_000)) is None
     guarded = trigger.due(CompactionInput(151_000, 200_000))
     assert guarded is not None
@@ -60,8 +60,8 @@ def test_a_price_says_when_a_summary_pays_and_the_threshold_still_guards() -> No
 def test_where_another_model_summarises_its_prices_say_when_it_pays() -> None:
     trigger = Trigger(Threshold(tokens=150_000), 4_000, "pays")
     cheap = replace(ECONOMY, elsewhere=OtherSummariser(0.025, 0.125))
-    assert trigger.due(CompactionInput(38_000, 200_000, economy=ECONOMY)) is None
-    due = trigger.due(CompactionInput(38_000, 200_000, economy=cheap))
+    assert trigger.due(CompactionInput(38_000, 200_000, compaction_cost=ECONOMY)) is None
+    due = trigger.due(CompactionInput(38_000, 200_000, compaction_cost=cheap))
     assert due is not None
     assert due.numbers["best"] < 38_000
 
@@ -84,17 +84,17 @@ class Small:
 
 def test_the_prices_of_the_second_model_are_those_of_its_facts() -> None:
     own = replace(FACTS, price=replace(FACTS.price, input=5, output=25))
-    assert elsewhere(None, own) is None
-    assert elsewhere(Small(), own) == OtherSummariser(0.1, 0.5)
-    assert elsewhere(Small("cheapest"), own) == OtherSummariser(0.1, 0.5, always=False)
-    assert elsewhere(Small(error=ConfigurationError("No key.")), own) is None
+    assert other_summariser(None, own) is None
+    assert other_summariser(Small(), own) == OtherSummariser(0.1, 0.5)
+    assert other_summariser(Small("cheapest"), own) == OtherSummariser(0.1, 0.5, always=False)
+    assert other_summariser(Small(error=ConfigurationError("No key.")), own) is None
 
 
 def test_a_conversation_that_has_only_begun_is_not_expected_to_go_on() -> None:
     trigger = Trigger(Threshold(tokens=150_000), 4_000, "pays")
-    assert trigger.due(CompactionInput(90_000, 200_000, economy=replace(ECONOMY, calls=3))) is None
+    assert trigger.due(CompactionInput(90_000, 200_000, compaction_cost=replace(ECONOMY, calls=3))) is None
     free = replace(ECONOMY, rates=Rates(0, 1, 0))
-    assert trigger.due(CompactionInput(90_000, 200_000, economy=free)) is None
+    assert trigger.due(CompactionInput(90_000, 200_000, compaction_cost=free)) is None
     nobody_needs_it = SILENT, "a compaction frees about 2250 of 53000 tokens, less than a quarter"
     assert trigger.vain(Gain(50_000, 3_000), 200_000) == nobody_needs_it
     full = trigger.vain(Gain(149_000, 3_000), 200_000)
@@ -139,7 +139,7 @@ async def large_turns(app: App, client: ServerClient, conversation: str, model: 
     for number in range(count):
         model.then(saying("Large.", usage=LARGE))
         await client.send(conversation, f"Large {number}?")
-        await app.sessions.settled(conversation)
+        await app.sessions.wait_until_idle(conversation)
 
 
 async def test_fixed_content_past_the_threshold_is_told_once_and_asks_no_model(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ async def test_a_document_has_a_number_that_nothing_else_gets(store: Store, back
     assert (first.text, first.url, first.found, first.tokens) == ("A page.", "https://example.org/a", True, 2)
     await store.turns.finish_turn(ANN, turn_end())
     async with await backing.open() as again:
-        found = (await again.beginnings.beginning(ANN, "conv_1", "m-1")).documents
+        found = (await again.snapshots.snapshot(ANN, "conv_1", "m-1")).documents
         assert found == (replace(first, text=None), replace(second, text=None))
         assert await again.documents.document(ANN, second.file_id) == second
 
@@ -49,7 +49,7 @@ async def test_a_document_is_withheld_while_a_base_that_it_was_made_from_is_clos
     withheld = replace(kept, title="Withheld", url=None, text=text)
     assert await store.documents.document(ANN, kept.file_id) == withheld
     assert [one for _, one in await store.documents.found_documents(ANN, "conv_1")] == [open_one, withheld]
-    found = (await store.beginnings.beginning(ANN, "conv_1", "m-1")).documents
+    found = (await store.snapshots.snapshot(ANN, "conv_1", "m-1")).documents
     assert found == (replace(open_one, text=None), replace(withheld, text=None))
 
 

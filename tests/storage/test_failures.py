@@ -157,7 +157,7 @@ async def test_damage_in_the_middle_of_the_file(database: SqliteBacking) -> None
         ("UPDATE decisions SET kind = 'odd'", "conversations.decisions"),
         ("UPDATE sessions SET opened_by = 'odd'", "sessions.sessions"),
         ("UPDATE sessions SET usage = '[]'", "sessions.sessions"),
-        ("UPDATE conversations SET session_id = 'odd'", "beginnings.beginning"),
+        ("UPDATE conversations SET session_id = 'odd'", "snapshots.snapshot"),
         ("UPDATE queued_messages SET payload = '[]'", "queue.queued"),
     ],
 )
@@ -178,7 +178,7 @@ async def test_a_damaged_row_is_named_and_never_skipped(database: SqliteBacking,
         arguments = {
             "turns.turn": ("turn_1",),
             "requests.request": ("req_1",),
-            "beginnings.beginning": ("conv_1", "m-1"),
+            "snapshots.snapshot": ("conv_1", "m-1"),
         }
         subject, name = verb.split(".")
         with pytest.raises(StoreFailed, match="damaged") as caught:

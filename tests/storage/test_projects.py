@@ -44,7 +44,7 @@ async def test_it_holds_pictures_which_are_not_searched(store: Store, backing: B
     await store.files.add_file(ANN, row, None, image)
     await store.library.add_project(ANN, "proj_1", ProjectContent("Plan", "", ("picture",)), NOON)
     await store.conversations.create_conversation(ANN, replace(conversation(), project_id="proj_1"))
-    around = await store.beginnings.surroundings(ANN, "conv_1", None)
+    around = await store.snapshots.agent_and_project(ANN, "conv_1", None)
     assert around.project is not None
     assert [(held.title, held.image) for held in around.project.files] == [(row.name, image)]
     assert "knowledge_documents" not in backing.dump()
@@ -72,7 +72,7 @@ async def test_a_deleted_project_leaves_its_files_and_conversations(store: Store
     files = await _files(store, 1)
     await store.library.add_project(ANN, "proj_1", ProjectContent("Plan", "", files), NOON)
     await store.conversations.create_conversation(ANN, replace(conversation(), project_id="proj_1"))
-    await store.beginnings.surroundings(ANN, "conv_1", None)
+    await store.snapshots.agent_and_project(ANN, "conv_1", None)
     await store.library.delete_project(ANN, "proj_1")
     assert (await store.conversations.conversation(ANN, "conv_1")).project_id is None
     await store.files.delete_file(ANN, files[0])

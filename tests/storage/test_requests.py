@@ -162,12 +162,12 @@ async def test_the_last_bill_is_that_of_the_newest_request(begun: Store) -> None
 async def test_a_beginning_is_what_the_single_verbs_give(begun: Store) -> None:
     await begun.requests.record_request(ANN, replace(new_request(record()), decisions=[admission()]))
     await begun.turns.finish_turn(ANN, turn_end(requests=[RequestEnd("req_1", USAGE, 1.0)]))
-    found = await begun.beginnings.beginning(ANN, "conv_1", "m-1")
+    found = await begun.snapshots.snapshot(ANN, "conv_1", "m-1")
     assert found.conversation == await begun.conversations.conversation(ANN, "conv_1")
     assert found.path == await begun.turns.path(ANN, "conv_1") != ()
     assert found.decisions == await begun.conversations.decisions(ANN, "conv_1") != ()
     assert found.last_bill == await begun.requests.last_bill(ANN, "conv_1", "m-1") is not None
-    assert (await begun.beginnings.beginning(ANN, "conv_1", "m-2")).last_bill is None
+    assert (await begun.snapshots.snapshot(ANN, "conv_1", "m-2")).last_bill is None
 
 
 async def test_a_session_begins_behind_a_turn_and_the_path_stays_whole(begun: Store) -> None:
@@ -181,7 +181,7 @@ async def test_a_session_begins_behind_a_turn_and_the_path_stays_whole(begun: St
         session = Decision(DecisionKind.SESSION, f"sess_{number}", boundary, "user", "asked for")
         change = ConversationChange(decisions=[session])
         await begun.conversations.change_conversation(ANN, "conv_1", change, minutes(number))
-        assert [turn.id for turn in (await begun.beginnings.beginning(ANN, "conv_1", "m-1")).path] == left
+        assert [turn.id for turn in (await begun.snapshots.snapshot(ANN, "conv_1", "m-1")).path] == left
     assert [turn.id for turn in await begun.turns.path(ANN, "conv_1")] == ids
 
 

@@ -70,7 +70,7 @@ async def test_a_conversation_begins_with_its_first_session(store: Store) -> Non
     await store.conversations.create_conversation(ANN, conversation())
     assert (await store.conversations.conversation(ANN, "conv_1")).session_id == FIRST
     assert await store.sessions.sessions(ANN, "conv_1") == (Session(FIRST, "conv_1", 1, NOON, SessionCause.CREATED),)
-    found = await store.beginnings.beginning(ANN, "conv_1", "m-1")
+    found = await store.snapshots.snapshot(ANN, "conv_1", "m-1")
     assert (found.session.id, found.summaries) == (FIRST, ())
 
 
@@ -107,7 +107,7 @@ async def test_a_compaction_closes_a_session_and_carries_the_kept_messages_on(ta
     assert labels(backing) == {FIRST: "1.0 1.1 2.0 2.1", "sess_2": "3.0 3.1 4.0 4.1"}
     assert [one.decision.subject for one in await talked.conversations.decisions(ANN, "conv_1")] == ["sess_2"]
 
-    found = await talked.beginnings.beginning(ANN, "conv_1", "m-1")
+    found = await talked.snapshots.snapshot(ANN, "conv_1", "m-1")
     assert [turn.id for turn in found.path] == ["turn_3", "turn_4"]
     assert (found.conversation.session_id, found.session) == ("sess_2", opened)
     assert found.summaries == (Summary(FIRST, "They met.", 9),)
@@ -159,15 +159,15 @@ async def test_a_parent_is_a_session_of_the_same_conversation(talked: Store, bac
 async def test_summaries_of_ancestors_follow_each_other_and_stop_where_nothing_is_inherited(talked: Store) -> None:
     await talked.sessions.next_session(ANN, session_step(FIRST, "sess_2", "turn_1", summary="one"))
     await talked.sessions.next_session(ANN, session_step("sess_2", "sess_3", "turn_2", summary="two"))
-    found = await talked.beginnings.beginning(ANN, "conv_1", "m-1")
+    found = await talked.snapshots.snapshot(ANN, "conv_1", "m-1")
     assert [summary.text for summary in found.summaries] == ["one", "two"]
     new = session_step("sess_3", "sess_4", "turn_4", summary="three")
     await talked.sessions.next_session(ANN, replace(new, session=replace(new.session, parent_id=None, inherits=False)))
-    found = await talked.beginnings.beginning(ANN, "conv_1", "m-1")
+    found = await talked.snapshots.snapshot(ANN, "conv_1", "m-1")
     assert (found.path, found.summaries) == ((), ())
     await talked.sessions.next_session(ANN, session_step("sess_4", "sess_5", "turn_4", summary="four"))
     assert [one.number for one in await talked.sessions.sessions(ANN, "conv_1")] == [1, 2, 3, 4, 5]
-    found = await talked.beginnings.beginning(ANN, "conv_1", "m-1")
+    found = await talked.snapshots.snapshot(ANN, "conv_1", "m-1")
     assert [summary.text for summary in found.summaries] == ["four"]
 
 
@@ -196,7 +196,7 @@ async def test_old_summaries_give_way_when_there_are_too_many(talked: Store) -> 
         await talked.sessions.next_session(
             ANN, replace(one, summary=replace(session_summary(f"Σ{number}"), tokens=3_000))
         )
-    found = await talked.beginnings.beginning(ANN, "conv_1", "m-1")
+    found = await talked.snapshots.snapshot(ANN, "conv_1", "m-1")
     left = (
         "Left out here: the summaries of sessions 1 to 4 of this conversation. A search over its sessions finds them."
     )
@@ -212,7 +212,7 @@ async def test_a_compaction_is_undone(talked: Store, backing: Backing) -> None:
     assert (closed.closed_at, closed.closed_by, closed.why) == (minutes(9), SessionCause.RESUME, "asked for")
     # The tail that compaction had carried on is the first session's again; what came after stays with the other.
     assert labels(backing) == {FIRST: "1.0 1.1 2.0 2.1 3.0 3.1 4.0 4.1", "sess_2": "5.0 5.1"}
-    beginning = await talked.beginnings.beginning(ANN, "conv_1", "m-1")
+    beginning = await talked.snapshots.snapshot(ANN, "conv_1", "m-1")
     assert [turn.id for turn in beginning.path] == ["turn_1", "turn_2", "turn_3", "turn_4"]
     assert beginning.summaries == (Summary(FIRST, "They met.", 9),)
 

@@ -117,7 +117,7 @@ def _key(id: str) -> Key:
 async def _talk(store: Store) -> None:
     first = replace(conversation(), agent_id="agent_1", project_id="proj_1", thinking_effort="low")
     await store.conversations.create_conversation(ANN, first)
-    await store.beginnings.surroundings(ANN, "conv_1", "agent_1")
+    await store.snapshots.agent_and_project(ANN, "conv_1", "agent_1")
     await store.documents.keep_document(ANN, "conv_1", replace(found_document(), made_from=("kb_1",)), 3, minutes(1))
     pinned = Pinned("S", (SEARCH,), agent(), PinnedProject("proj_1", "Book", "", 1, ("file_1",)))
     dynamic = DynamicContext("It is noon.", ("the clock",), made_from=("kb_1",))
@@ -231,8 +231,8 @@ async def _records(store: Store) -> dict[str, object]:
         "blocks": await store.requests.blocks(ANN, "req_2"),
         "limit": await store.requests.provider_limit("account", "m-1", NOON),
         "decisions": await store.conversations.decisions(ANN, "conv_1"),
-        "beginning": await store.beginnings.beginning(ANN, "conv_1", "m-1"),
-        "surroundings": await store.beginnings.surroundings(ANN, "conv_1", "agent_1"),
+        "beginning": await store.snapshots.snapshot(ANN, "conv_1", "m-1"),
+        "surroundings": await store.snapshots.agent_and_project(ANN, "conv_1", "agent_1"),
         "queued": await store.queue.queued(ANN, "conv_1"),
         "cancelled": await store.queue.queued_message(ANN, "queued_2"),
         "totals": await store.notices.totals(ANN, "conv_1"),

@@ -48,7 +48,7 @@ async def test_an_agent_that_goes_while_a_turn_begins(tmp_path: Path, named: str
     async with await open_store(tmp_path / "lamella.db") as store:
         services = build_services(store, Registry(SHIPPED_TOOLS), SystemClock(), CountingIds())
         core = build_core(
-            replace(services, surroundings=Vanishing()),
+            replace(services, agent_and_project=Vanishing()),
             ScriptedModels(ScriptedModel([saying("Hi.")])),
             jobs=store.jobs,
         )

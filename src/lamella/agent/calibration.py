@@ -80,7 +80,7 @@ def bounded(factor: float, facts: ModelFacts) -> float:
 
 def lesson(refusal: ProviderContextOverflow, window: RefusedWindow, facts: ModelFacts) -> CalibrationUpdate:
     """The calibration update for this refusal."""
-    counted, said = refusal.counted, refusal.limit
+    counted, limit = refusal.counted, refusal.limit
     why = f"{facts.name} refused a request of about {window.estimate} tokens as too large"
     factor = None
     if counted is not None and window.local:
@@ -88,10 +88,10 @@ def lesson(refusal: ProviderContextOverflow, window: RefusedWindow, facts: Model
         if exact == bounded(exact, facts):
             factor = exact
             why = f"{facts.name} counts {counted} tokens in a request of about {window.estimate}, which is too large"
-    if factor is None and counted is not None and said is not None and said < counted:
-        return CalibrationUpdate(None, int(window.estimate * said / counted * SLACK), why)  # its tokens are not ours
-    if said is not None and said < window.budget and (factor is not None or said < window.estimate):
-        return CalibrationUpdate(factor, said, why)
+    if factor is None and counted is not None and limit is not None and limit < counted:
+        return CalibrationUpdate(None, int(window.estimate * limit / counted * SLACK), why)  # its tokens are not ours
+    if limit is not None and limit < window.budget and (factor is not None or limit < window.estimate):
+        return CalibrationUpdate(factor, limit, why)
     if factor is not None and counted is not None and counted > window.budget:
         return CalibrationUpdate(factor, None, why)
     sure = factor is not None or window.billed

@@ -134,8 +134,8 @@ class Loop:
         run = self._run
         forbids = last and tool_choice_is_free(run.model, run.sampling)
         sampling = replace(run.sampling, tool_choice="none") if forbids else run.sampling
-        asked = await self._runner.ask(StepRequest(index, self._steps, sampling, last))
-        return await self._finish(asked, last=last)
+        result = await self._runner.ask(StepRequest(index, self._steps, sampling, last))
+        return await self._finish(result, last=last)
 
     async def _finish(self, result: StepResult, *, last: bool) -> ClosedStep:
         """Run the calls, if any, and close the step."""

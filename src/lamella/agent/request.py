@@ -254,7 +254,7 @@ def side_prompt(
     `made_from`.
     """
     messages = (PromptMessage("user", (Text(text),)),)
-    asked = Segment(
+    question = Segment(
         id="material",
         kind=Kind.USER,
         zone=Zone.TURN,
@@ -268,7 +268,7 @@ def side_prompt(
         messages=messages,
         made_from=made_from,
     )
-    return Prompt(model, (system_segment(system), asked), sampling)
+    return Prompt(model, (system_segment(system), question), sampling)
 
 
 def side_request(

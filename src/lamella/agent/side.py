@@ -32,7 +32,7 @@ log = structlog.get_logger()
 class SideAnswer:
     """The answer to a side request. `error` is set if it failed."""
 
-    said: list[str] = field(default_factory=list)
+    text_parts: list[str] = field(default_factory=list)
     stop_reason: StopReason | None = None
     called_tools: bool = False
     usage: Usage = field(default_factory=Usage)
@@ -42,14 +42,14 @@ class SideAnswer:
     @property
     def text(self) -> str:
         """The text of the answer."""
-        return "".join(self.said).strip()
+        return "".join(self.text_parts).strip()
 
     def end(self, request_id: str, cost: float) -> RequestEnd:
         """The end of the request."""
         error = self.error.as_dict() if self.error is not None else None
         stop = self.stop_reason.value if self.stop_reason is not None else None
-        said = SideResponse("".join(self.said), stop, self.called_tools)
-        return RequestEnd(request_id, self.usage, cost, self.provider_request_id, error, said=said)
+        response = SideResponse("".join(self.text_parts), stop, self.called_tools)
+        return RequestEnd(request_id, self.usage, cost, self.provider_request_id, error, said=response)
 
 
 async def ask(
@@ -74,7 +74,7 @@ def _hear(answer: SideAnswer, delta: deltas.Delta) -> None:
         case deltas.Opened(provider_request_id, _):
             answer.provider_request_id = provider_request_id
         case deltas.TextDelta(_, text):
-            answer.said.append(text)
+            answer.text_parts.append(text)
         case deltas.ToolCallOpened():
             answer.called_tools = True
         case deltas.UsageReported(usage):
@@ -122,13 +122,13 @@ class DigestSource:
 
 def digestible(steps: Sequence[Step], tools: Sequence[ToolSpec]) -> tuple[Digestible, ...]:
     """The results of tools that ask for a digest, without errors."""
-    asked = {tool.name for tool in tools if tool.when_old == "digest"}
+    with_digest = {tool.name for tool in tools if tool.when_old == "digest"}
     return tuple(
         Digestible(call, result)
         for step in steps
         for call in step.calls
         for result in step.results
-        if result.call_id == call.id and call.name in asked and not result.is_error and result.content.strip()
+        if result.call_id == call.id and call.name in with_digest and not result.is_error and result.content.strip()
     )
 
 

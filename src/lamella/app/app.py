@@ -312,7 +312,9 @@ async def open_app(
         ledger = await stack.enter_async_context(kept_ledger(SqlCacheEntries(store.database), clock))
         services = build_services(store, registry, clock, ids, ledger)
         contexts = DynamicContexts(store, blocks, KbMetaPrompts(knowledge.store, knowledge.access, knowledge.metadata))
-        core = build_core(services, models, parts, jobs=store.jobs, second=second, recall=recall, contexts=contexts)
+        core = build_core(
+            services, models, parts, jobs=store.jobs, summary_model=second, recall=recall, contexts=contexts
+        )
         once = IdempotentCreation(store, clock)
         library = Library(
             store=store,

@@ -23,7 +23,7 @@ from lamella.core.models import ModelFacts
 from lamella.core.ports import ChatModel, OpenModel
 from lamella.core.prompt import Sampling
 from lamella.guard.lexicon import Lexicon
-from lamella.knowledge.restricted.safe_answers import Heard
+from lamella.knowledge.restricted.safe_answers import ModelReply
 from lamella.llm.model_table import ModelTable
 from lamella.sessions.settings import SummariserChoice
 from lamella.settings import Settings
@@ -45,7 +45,7 @@ class AuxiliaryModel:
         return f"{self.prefix}_{part}"
 
     @property
-    def said(self) -> str | None:
+    def set_variable(self) -> str | None:
         """The first variable that is set for the model's endpoint."""
         given = {"PROVIDER": self.provider, "API_KEY": self.api_key, "BASE_URL": self.base_url}
         return next((self.variable(part) for part, value in given.items() if value is not None), None)
@@ -65,32 +65,34 @@ def restricted_model(settings: Settings) -> AuxiliaryModel:
     return AuxiliaryModel("LAMELLA_RESTRICTED", "restricted access", *own)
 
 
-def own_endpoint(settings: Settings, own: AuxiliaryModel) -> Endpoint | None:
+def own_endpoint(settings: Settings, model: AuxiliaryModel) -> Endpoint | None:
     """The model's endpoint; None if only its name is set, so that it uses the conversations' endpoint of the same
     provider. Raises `ConfigurationError` for an incomplete configuration.
     """
-    name, said = own.name, own.said
-    if name is None and said is not None:
+    name, variable = model.name, model.set_variable
+    if name is None and variable is not None:
         raise ConfigurationError(
-            f"{said} is set, but no model for {own.purpose}.", hint=f"Set {own.variable('MODEL')} too.", param=said
+            f"{variable} is set, but no model for {model.purpose}.",
+            hint=f"Set {model.variable('MODEL')} too.",
+            param=variable,
         )
-    if name is None or said is None:
+    if name is None or variable is None:
         return None
-    provider = own.provider or vendor_of(name)
+    provider = model.provider or vendor_of(name)
     if provider not in ("anthropic", "openai"):
         raise ConfigurationError(
-            f"No provider is known for the model “{name}” for {own.purpose}.",
-            hint=f"Set {own.variable('PROVIDER')} to anthropic or openai.",
-            param=own.variable("PROVIDER"),
+            f"No provider is known for the model “{name}” for {model.purpose}.",
+            hint=f"Set {model.variable('PROVIDER')} to anthropic or openai.",
+            param=model.variable("PROVIDER"),
         )
     usual = endpoints(settings).get(provider)
-    url = own.base_url or (usual.base_url if usual else usual_url(provider))
-    key = own.api_key.get_secret_value() if own.api_key is not None else usual.key if usual is not None else NO_KEY
-    if key == NO_KEY and own.base_url is None:
+    url = model.base_url or (usual.base_url if usual else usual_url(provider))
+    key = model.api_key.get_secret_value() if model.api_key is not None else usual.key if usual is not None else NO_KEY
+    if key == NO_KEY and model.base_url is None:
         raise ConfigurationError(
-            f"There is no key for the model “{name}” for {own.purpose}.",
-            hint=f"Set {own.variable('API_KEY')}.",
-            param=own.variable("API_KEY"),
+            f"There is no key for the model “{name}” for {model.purpose}.",
+            hint=f"Set {model.variable('API_KEY')}.",
+            param=model.variable("API_KEY"),
         )
     headers = usual.headers if usual is not None and usual.base_url == url else {}
     return Endpoint(provider, url, key, settings.provider_timeout, settings.provider_retries, headers=headers)
@@ -171,7 +173,7 @@ def word_lists() -> Callable[[], Mapping[str, Lexicon]] | None:
 
 
 class RestrictedModel:
-    """A `SecondModel`: at an endpoint of its own, or one of the deployment's models."""
+    """A `MaskedModel`: at an endpoint of its own, or one of the deployment's models."""
 
     def __init__(
         self, name: str, endpoint: Endpoint | None, models: Models, table: ModelTable, retries: int = 0
@@ -184,8 +186,8 @@ class RestrictedModel:
         self._opening = asyncio.Lock()
         self._adapter: ChatModel | None = None
 
-    async def ask(self, prompt: str, material: str) -> Heard:
-        """See `SecondModel.ask`. The request is recorded nowhere: its body is protected text."""
+    async def ask(self, prompt: str, material: str) -> ModelReply:
+        """See `MaskedModel.ask`. The request is recorded nowhere: its body is protected text."""
         model = (await self._open()).model
         sampling = Sampling(min(MAX_OUTPUT, model.facts.max_output))
         made = await asyncio.to_thread(side_prompt, model.facts.name, prompt, material, sampling)
@@ -198,7 +200,7 @@ class RestrictedModel:
         if answer.error is not None:
             raise answer.error
         whole = answer.stop_reason is StopReason.END_TURN and not answer.called_tools
-        return Heard(answer.text, whole, answer.usage)
+        return ModelReply(answer.text, whole, answer.usage)
 
     async def _open(self) -> OpenModel:
         endpoint = self._endpoint
@@ -216,4 +218,4 @@ class RestrictedModel:
 
 
 def _may_pass_later(answer: SideAnswer) -> bool:
-    return isinstance(answer.error, ProviderError) and answer.error.retryable and not answer.said
+    return isinstance(answer.error, ProviderError) and answer.error.retryable and not answer.text_parts

@@ -31,7 +31,7 @@ from lamella.core.prompt import Sampling
 from lamella.core.records import Caller, Job, NewJob, PageQuery
 from lamella.core.tokens import Usage
 from lamella.sessions.summary_input import framed
-from lamella.sessions.summary_models import heard
+from lamella.sessions.summary_models import answer_within
 from lamella.storage.bases import AccessRows
 from lamella.storage.knowledge.store import KnowledgeStore
 
@@ -230,4 +230,4 @@ class BaseDescriptions:
         sampling = Sampling(min(MAX_OUTPUT, facts.max_output), OFF)
         prompt = await asyncio.to_thread(side_prompt, facts.name, PROMPT, framed("documents", material), sampling)
         request = model.request(prompt, model.wire(prompt).blocks, ())
-        return await heard(self._clock, model, request, {}, SECONDS, "description")
+        return await answer_within(self._clock, model, request, {}, SECONDS, "description")

@@ -96,11 +96,11 @@ def described(content: BaseContent, summary: str, topics: Sequence[str]) -> Base
 
     Without either a model may write them again.
     """
-    said, about = summary.strip(), _each(topics)
-    if (said, about) == (content.summary, content.topics):
+    text, about = summary.strip(), _each(topics)
+    if (text, about) == (content.summary, content.topics):
         return content
-    by = DescribedBy.USER if said or about else DescribedBy.NOBODY
-    return replace(content, summary=said, topics=about, described_by=by)
+    by = DescribedBy.USER if text or about else DescribedBy.NOBODY
+    return replace(content, summary=text, topics=about, described_by=by)
 
 
 def _checked(content: BaseContent) -> BaseContent:

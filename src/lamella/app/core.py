@@ -119,7 +119,7 @@ def build_core(
     settings: CoreSettings | None = None,
     *,
     jobs: Jobs,
-    second: SummaryModelSource | None = None,
+    summary_model: SummaryModelSource | None = None,
     recall: Recall | None = None,
     bus: StreamBus | None = None,
     contexts: DynamicContexts | None = None,
@@ -130,7 +130,7 @@ def build_core(
     bus, settings = bus or MemoryBus(), settings or CoreSettings()
     journal = Journal(services.store, bus, services.clock)
     engine = TurnEngine(services, models, journal, bus, settings.engine, settings.layouts)
-    sessions = Sessions(engine.loader, services, jobs, settings.sessions, second, recall)
+    sessions = Sessions(engine.loader, services, jobs, settings.sessions, summary_model, recall)
     return Core(Chat(engine, services, journal, bus, sessions, settings.queue, contexts), services, sessions)
 
 

@@ -29,7 +29,7 @@ from lamella.knowledge.restricted.disclosed import DisclosedPassage, DisclosedPa
 from lamella.knowledge.restricted.material import Chunk
 from lamella.knowledge.restricted.metadata import SafeMetadataSource
 from lamella.knowledge.restricted.readiness import Readiness, ReadinessCheck
-from lamella.knowledge.restricted.safe_answers import Answered, SafeAnswers, SafeSettings, SecondModel
+from lamella.knowledge.restricted.safe_answers import Answered, MaskedModel, SafeAnswers, SafeSettings
 from lamella.knowledge.restricted.searching import DailyLimits, RestrictedBase, RestrictedQuestion, RestrictedSearch
 from lamella.knowledge.restricted.summary import SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
@@ -353,13 +353,13 @@ def knowledge_of(
     store: Store,
     uploads: FileStore,
     embedder: Embedder,
-    second: SecondModel | None,
+    masked_model: MaskedModel | None,
     clock: Clock,
     ids: Ids,
     describing: OpenDescriber | None = None,
     lexicons: Callable[[], Mapping[str, Lexicon]] | None = None,
 ) -> Knowledge:
-    """The documents of a server. Without a `second` model or `lexicons` restricted bases give no answers. Without
+    """The documents of a server. Without a `masked_model` model or `lexicons` restricted bases give no answers. Without
     a `describing` model bases get no descriptions.
     """
     documents = store.knowledge
@@ -380,7 +380,7 @@ def knowledge_of(
     deposits = DocumentUploads(documents, uploads, ingestion.wake, clock, ids, settings.max_upload_bytes)
     searching = KnowledgeSearch(documents, embedder)
     answers = SafeAnswers(
-        second,
+        masked_model,
         SafeSettings(
             seconds=settings.restricted_timeout,
             at_once=settings.restricted_at_once,
@@ -392,7 +392,7 @@ def knowledge_of(
     daily = DailyLimits(settings.restricted_answers_per_day, settings.restricted_short_answers_per_day)
     restricted = RestrictedSearch(store.access, documents, searching, answers, terms, store.access, clock, daily)
     metadata = SafeMetadataSource(documents, searching, terms, lexicons)
-    ready = ReadinessCheck(documents, metadata, terms, lexicons, answers.missing, second is not None)
+    ready = ReadinessCheck(documents, metadata, terms, lexicons, answers.missing, masked_model is not None)
     disclosed = DisclosedPassages(documents, store.access, terms, lexicons)
     return Knowledge(
         store.access,

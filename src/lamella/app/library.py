@@ -317,8 +317,8 @@ class Library:
             return await self.store.library.add_system_prompt(caller, text, note, self.clock.now())
 
         following = (await self.current_prompt(caller)).version + 1
-        asked = CreationRequest(key, "system-prompts", [text, note])
-        return await self.once.create(caller, asked, str(following), find, make)
+        request = CreationRequest(key, "system-prompts", [text, note])
+        return await self.once.create(caller, request, str(following), find, make)
 
 
 def _check_filled(fields: Given, *names: str) -> None:

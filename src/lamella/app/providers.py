@@ -141,11 +141,11 @@ class Providers:
         """The configured provider that serves this model. Raises `InvalidRequest` if none does."""
         if name == DEMONSTRATION_MODEL and self.is_demonstration:
             return "anthropic"
-        said, _, rest = name.partition(":")
-        vendor = said if said in DEFAULT_MODELS and rest else vendor_of(name)
+        prefix, _, rest = name.partition(":")
+        vendor = prefix if prefix in DEFAULT_MODELS and rest else vendor_of(name)
         if vendor is not None and vendor in self._endpoints:
             return vendor
-        is_free = vendor is None or (name == self.default and vendor != said)
+        is_free = vendor is None or (name == self.default and vendor != prefix)
         if is_free and len(self._endpoints) == 1:
             return next(iter(self._endpoints))
         raise InvalidRequest(

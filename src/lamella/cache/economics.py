@@ -42,11 +42,11 @@ class Rates:
     output: float
 
     @classmethod
-    def of(cls, facts: ModelFacts, life: Ttl | None = None) -> Rates:
+    def of(cls, facts: ModelFacts, ttl: Ttl | None = None) -> Rates:
         """The rates of a model, for entries of this lifetime; None is the shortest."""
         price = facts.price
         output = price.output / price.input if price.input else 0.0
-        return cls(price.read, facts.write_price(life) if life is not None else facts.write, output)
+        return cls(price.read, facts.write_price(ttl) if ttl is not None else facts.write, output)
 
     def with_gaps(self, cold: float) -> Rates:
         """The rates if this share of calls comes after the cache expired: those calls write what others read."""
@@ -331,7 +331,7 @@ class CompactionCost:
         """The length of window at which compacting costs least."""
         return best_length(self.growth, self.compaction(window, keep), self.rates)
 
-    def prospect(self, room: float, *, since_pruning: int, read_again: float, cold: bool = False) -> ExpectedCalls:
+    def calls_ahead(self, room: float, *, since_pruning: int, read_again: float, cold: bool = False) -> ExpectedCalls:
         """The expected calls of a window that may grow by `room` tokens before it is compacted, `since_pruning` calls
         after its last pruning.
         """
@@ -379,23 +379,23 @@ class NextCompaction:
 
 
 def next_compaction(
-    window: int, most: int, floor: int | None = None, economy: CompactionCost | None = None, keep: int = 0
+    window: int, most: int, floor: int | None = None, cost: CompactionCost | None = None, keep: int = 0
 ) -> NextCompaction:
     """When a window of so many tokens is compacted automatically: above the threshold `most`, or by price above
     `floor`.
 
-    Prices are ignored if `floor` or `economy` is None.
+    Prices are ignored if `floor` or `cost` is None.
     """
-    if floor is None or economy is None or floor >= most:
+    if floor is None or cost is None or floor >= most:
         return NextCompaction(most)
-    pays = economy.pays_at(window, keep, most)
+    pays = cost.pays_at(window, keep, most)
     if pays >= most:
         return NextCompaction(most)
     at = max(floor, ceil(pays))
     size = max(window, at)
-    calls = economy.compaction(size, keep).calls(economy.rates)
-    numbers = {"best": economy.best(window, keep), "growth": economy.growth, "pays_after": calls}
-    return NextCompaction(at, True, {**numbers, "expected": economy.calls, "floor": floor})
+    calls = cost.compaction(size, keep).calls(cost.rates)
+    numbers = {"best": cost.best(window, keep), "growth": cost.growth, "pays_after": calls}
+    return NextCompaction(at, True, {**numbers, "expected": cost.calls, "floor": floor})
 
 
 @dataclass(frozen=True, slots=True)

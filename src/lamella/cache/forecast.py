@@ -70,9 +70,9 @@ class Pace:
         variance = (USUAL_SPREAD + (squares - total * off) / 2) / (1 + seen / 2)
         return cls(usual + off, sqrt(variance * (2 + seen) / (1 + seen)))
 
-    def within(self, life: Ttl) -> float:
+    def within(self, ttl: Ttl) -> float:
         """The chance that a gap is shorter than this life."""
-        return 1 / (1 + exp(-1.7 * (log(life.seconds) - self.middle) / self.spread))
+        return 1 / (1 + exp(-1.7 * (log(ttl.seconds) - self.middle) / self.spread))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +189,13 @@ def life_worth(tail: Tail, forecast: RequestForecast, model: ModelFacts) -> Ttl 
     chances = forecast.within(model.lives if tail.life is None else (*model.lives, tail.life))
     cold = _cold(tail, chances, model)
 
-    def spared(life: Ttl) -> float:
+    def spared(ttl: Ttl) -> float:
         """The saving of a later call that finds the prefix, compared with one that writes it, and everything after it,
         again.
         """
         if cold is not None:
             return tail.saved(model.write_price(cold), model.price.read)
-        return (1 - model.price.read) * tail.whole / (1 - chances[life].usual)
+        return (1 - model.price.read) * tail.whole / (1 - chances[ttl].usual)
 
     best, least = None, float(tail.fresh)
     if tail.life is not None and tail.cached:
@@ -219,7 +219,7 @@ def _cold(tail: Tail, chances: Mapping[Ttl, Chance], model: ModelFacts) -> Ttl |
     return best
 
 
-def worth_a_step(forecast: RequestForecast, model: ModelFacts, life: Ttl) -> bool:
+def worth_a_step(forecast: RequestForecast, model: ModelFacts, ttl: Ttl) -> bool:
     """Whether it pays to write a part that only the next step of this turn reads."""
-    write, read = model.write_price(life), model.price.read
+    write, read = model.write_price(ttl), model.price.read
     return forecast.more * (write - read) >= write - 1

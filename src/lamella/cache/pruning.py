@@ -204,12 +204,12 @@ def prune(
     who: str,
     asked: bool = False,
     full: str = "",
-    prospect: ExpectedCalls | None = None,
+    calls: ExpectedCalls | None = None,
 ) -> Pruning | None:
     """Move the boundary so that only the newest `keep` tokens of results stay. Returns None if nothing is due.
 
     Only whole steps are pruned, so parallel calls stay together; a cut result counts as it is shown. `asked`: prune
-    below the threshold too. `full` says why nothing can be kept. `prospect` has the expected calls: with it, prune as
+    below the threshold too. `full` says why nothing can be kept. `calls` has the expected calls: with it, prune as
     soon as it pays; without it, only the threshold counts.
     """
     if settings.policy == "keep_all" and not (asked or full):
@@ -217,15 +217,15 @@ def prune(
     emptying = bool(full) or settings.policy == "keep_none"
     found = _found(window, keep=0 if emptying else settings.keep, emptying=emptying)
     threshold = 0 if emptying else settings.threshold
-    if threshold is None and prospect is None:
+    if threshold is None and calls is None:
         threshold = PRUNE_THRESHOLD
     numbers: Mapping[str, float] = {}
     why = full or ("asked for" if asked else "")
     if found is not None and threshold is not None and found.total > threshold:
         why = why or f"the results of tools have {found.total} tokens, more than {threshold}"
-    if not why and prospect is not None:
+    if not why and calls is not None:
         found = _found(window, keep=settings.keep, newest=NEWEST_TURNS)
-        why, numbers = _paying(window, found, prospect) if found is not None else ("", {})
+        why, numbers = _paying(window, found, calls) if found is not None else ("", {})
     if not why or found is None:
         return None
     return _pruning(window, found, who, why, numbers, emptying=emptying)

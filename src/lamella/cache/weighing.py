@@ -74,13 +74,13 @@ class CompactionInput:
     """The fill of a window between two turns, in the provider's tokens.
 
     `window` is the last billed input, minus what was pruned since. `undone`: the user took the last compaction back.
-    `economy` is None if prices are ignored.
+    `compaction_cost` is None if prices are ignored.
     """
 
     window: int
     budget: int
     undone: bool = False
-    economy: CompactionCost | None = None
+    compaction_cost: CompactionCost | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +128,17 @@ class Trigger:
         if sizes.undone:
             return None
         most, floor = self.threshold.in_tokens(sizes.budget), floor_of(self.when, sizes.budget, self.floor)
-        return next_compaction(sizes.window, most, floor, sizes.economy, self.keep_recent)
+        return next_compaction(sizes.window, most, floor, sizes.compaction_cost, self.keep_recent)
 
     def due(self, sizes: CompactionInput) -> Due | None:
         """Why a compaction is due after a turn; None if none is."""
         due = self.next(sizes)
         if due is None or sizes.window <= due.at:
             return None
-        if not due.by_price or sizes.economy is None:
+        if not due.by_price or sizes.compaction_cost is None:
             why = f"the window has {sizes.window} tokens, more than {due.at} of {sizes.budget}"
             return Due(why, {"window": sizes.window, "most": due.at})
-        economy, numbers = sizes.economy, due.numbers
+        economy, numbers = sizes.compaction_cost, due.numbers
         why = (
             f"the window has {sizes.window} tokens, and at reads of {economy.rates.read:g} of the price of input a "
             f"summary pays from {due.at} on, where a call adds {economy.growth:.0f}: it is repaid after "
@@ -231,8 +231,8 @@ class WindowSize:
         """
         return when != "full" and not self.layout.waits_for_thresholds and self.model.price.read > 0
 
-    def economy(self, elsewhere: OtherSummariser | None = None) -> CompactionCost | None:
-        """The cost of calls and of a summary, at the prices of `elsewhere` if another summariser is configured.
+    def compaction_cost(self, summariser: OtherSummariser | None = None) -> CompactionCost | None:
+        """The cost of calls and of a summary, at the prices of `summariser` if another summariser is configured.
 
         Returns None before the first bill.
         """
@@ -249,53 +249,53 @@ class WindowSize:
             calls=steps,
             summary=expected_summary(self.decisions),
             question=INSTRUCTION + self.shown.hidden(),
-            elsewhere=elsewhere,
+            elsewhere=summariser,
             earlier=earlier,
             turns=turns,
             answer=self.shown.answers() / steps,
         )
 
-    def compaction_input(self, trigger: Trigger, economy: CompactionCost | None) -> CompactionInput:
+    def compaction_input(self, trigger: Trigger, cost: CompactionCost | None) -> CompactionInput:
         """The input of the trigger; without an economy if prices are ignored."""
-        return CompactionInput(self.input, self.budget, self.undone, economy if self.by_price(trigger.when) else None)
+        return CompactionInput(self.input, self.budget, self.undone, cost if self.by_price(trigger.when) else None)
 
-    def next_compaction(self, trigger: Trigger, economy: CompactionCost | None) -> NextCompaction | None:
+    def next_compaction(self, trigger: Trigger, cost: CompactionCost | None) -> NextCompaction | None:
         """The size at which this window is compacted automatically; None if it never is."""
-        return trigger.next(self.compaction_input(trigger, economy))
+        return trigger.next(self.compaction_input(trigger, cost))
 
-    def prospect(self, trigger: Trigger, economy: CompactionCost, *, cold: bool = False) -> ExpectedCalls:
+    def calls_ahead(self, trigger: Trigger, cost: CompactionCost, *, cold: bool = False) -> ExpectedCalls:
         """The expected calls of this window, and the chance that a pruned result is read again."""
-        due, shown = self.next_compaction(trigger, economy), self.shown
+        due, shown = self.next_compaction(trigger, cost), self.shown
         room = (due.at if due is not None else self.budget) - self.input
         since, again = shown.since_pruning, shown.read_again
-        return economy.prospect(room, since_pruning=since, read_again=again, cold=cold)
+        return cost.calls_ahead(room, since_pruning=since, read_again=again, cold=cold)
 
     def pruning(
-        self, settings: PruneSettings, trigger: Trigger, economy: CompactionCost | None, *, who: str, cold: bool = False
+        self, settings: PruneSettings, trigger: Trigger, cost: CompactionCost | None, *, who: str, cold: bool = False
     ) -> Pruning | None:
         """The automatic pruning that is due now; None if none is."""
         if not self.prunes:
             return None
-        pays = economy is not None and self.by_price(settings.when)
-        prospect = self.prospect(trigger, economy, cold=cold) if economy and pays else None
-        return prune(self.shown, settings, who=who, prospect=prospect)
+        pays = cost is not None and self.by_price(settings.when)
+        prospect = self.calls_ahead(trigger, cost, cold=cold) if cost and pays else None
+        return prune(self.shown, settings, who=who, calls=prospect)
 
     def prunable_when_cold(self, settings: PruneSettings) -> bool:
         """Whether a pruning is due as soon as nothing is cached any more."""
         if not self.prunes or not self.by_price(settings.when):
             return False
         free = ExpectedCalls(Rates.of(self.model), 0.0, cold=True)
-        return prune(self.shown, settings, who="", prospect=free) is not None
+        return prune(self.shown, settings, who="", calls=free) is not None
 
-    def offer(self, trigger: Trigger, economy: CompactionCost | None, *, cold: bool) -> CompactionOffer | None:
+    def offer(self, trigger: Trigger, cost: CompactionCost | None, *, cold: bool) -> CompactionOffer | None:
         """The saving of a compaction that the user may ask for now; None if one is due anyway or saves too little.
 
         A compaction that was taken back is not offered again.
         """
-        due = self.next_compaction(trigger, economy)
-        if economy is None or due is None or self.input > due.at or not self.by_price("pays"):
+        due = self.next_compaction(trigger, cost)
+        if cost is None or due is None or self.input > due.at or not self.by_price("pays"):
             return None
-        return offer(self.input, economy, trigger.keep_recent, self.model.price.input, cold=cold)
+        return offer(self.input, cost, trigger.keep_recent, self.model.price.input, cold=cold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +303,7 @@ class Upkeep:
     """What is due after a turn: a pruning, and a compaction of the window (`size`) that remains."""
 
     size: WindowSize
-    economy: CompactionCost | None
+    compaction_cost: CompactionCost | None
     pruning: Pruning | None
     compaction: Due | None
 
@@ -312,13 +312,13 @@ def upkeep(
     size: WindowSize,
     settings: PruneSettings,
     trigger: Trigger,
-    elsewhere: OtherSummariser | None,
+    summariser: OtherSummariser | None,
     *,
     read: int,
     who: str,
 ) -> Upkeep:
     """What is due after a turn whose last request read `read` tokens: first a pruning, then a compaction."""
-    economy = size.economy(elsewhere)
+    economy = size.compaction_cost(summariser)
     pruning = size.pruning(settings, trigger, economy, who=who)
     most = trigger.threshold.in_tokens(size.budget)
     if pruning is None and settings.policy == "keep_all" and read > most:
@@ -326,7 +326,7 @@ def upkeep(
         pruning = prune(size.shown, settings, who=who, full=why)
     if pruning is not None:
         size = size.without(pruning)
-        economy = size.economy(elsewhere)
+        economy = size.compaction_cost(summariser)
     return Upkeep(size, economy, pruning, trigger.due(size.compaction_input(trigger, economy)))
 
 
@@ -358,11 +358,11 @@ class Move:
     numbers: dict[str, float] = field(default_factory=dict)
 
 
-def before_it_ends(compaction: Compaction, prospect: ExpectedCalls, forecast: RequestForecast, silent: float) -> Move:
+def before_it_ends(compaction: Compaction, calls: ExpectedCalls, forecast: RequestForecast, silent: float) -> Move:
     """Whether to compact just before the cache expires, `silent` seconds after its last use: if a return after that is
     likely enough.
     """
-    late, needed = forecast.later(silent), compaction.return_worth(prospect.rates)
+    late, needed = forecast.later(silent), compaction.return_worth(calls.rates)
     numbers = {"returns": late, "needed": needed, "removed": float(max(0, compaction.freed))}
     if late <= needed:
         return Move(Act.NOTHING, f"{_returns(late, 'a return after the cache has ended')}, {_needs(needed)}")
@@ -374,9 +374,9 @@ def before_it_ends(compaction: Compaction, prospect: ExpectedCalls, forecast: Re
     )
 
 
-def after_it_ended(compaction: Compaction, prospect: ExpectedCalls, forecast: RequestForecast, silent: float) -> Move:
+def after_it_ended(compaction: Compaction, calls: ExpectedCalls, forecast: RequestForecast, silent: float) -> Move:
     """Whether to compact after the cache expired, `silent` seconds after its last use."""
-    returns, needed = forecast.later(silent), compaction.cold_worth(prospect.rates, prospect.calls)
+    returns, needed = forecast.later(silent), compaction.cold_worth(calls.rates, calls.calls)
     numbers = {"returns": returns, "needed": needed, "removed": float(max(0, compaction.freed))}
     if returns <= needed:
         return Move(Act.NOTHING, f"{_returns(returns, 'a return')}, {_needs(needed)}")

@@ -48,7 +48,7 @@ class Api(Client):
 
     def __init__(self, http: httpx2.AsyncClient, settled: Callable[[str], Awaitable[None]] = _nothing_runs) -> None:
         super().__init__(http)
-        self.settled = settled
+        self.wait_until_idle = settled
 
     async def forget(self, conversation_id: str) -> None:
         """Remove a conversation."""

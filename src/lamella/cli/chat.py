@@ -138,7 +138,7 @@ class _Talk:
                 await self._forget_unused(api, conversation)
                 raise
             if not await self._forget_unused(api, conversation):
-                await api.settled(conversation)
+                await api.wait_until_idle(conversation)
                 await self._tell(api, conversation)
             return code
 

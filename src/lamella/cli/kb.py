@@ -64,14 +64,14 @@ def describe_command(
     json: JsonOption = False,
 ) -> None:
     """Describe a base of yours. Options that are left out do not change."""
-    said = {
+    changes = {
         "description": description,
         "hint": hint,
         "keywords": None if keyword is None else [k for k in keyword if k],
     }
 
     async def ask(api: Api) -> Object:
-        return await api.ask("PATCH", await _path(api, base), json={k: v for k, v in said.items() if v is not None})
+        return await api.ask("PATCH", await _path(api, base), json={k: v for k, v in changes.items() if v is not None})
 
     show(CommandOptions(data, key, json), ask, lambda found: [_line(found)])
 

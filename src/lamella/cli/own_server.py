@@ -33,7 +33,7 @@ async def own_client(
         async with httpx2.AsyncClient(
             transport=StreamingTransport(web), base_url="http://127.0.0.1", headers=headers
         ) as client:
-            yield client, app.sessions.settled
+            yield client, app.sessions.wait_until_idle
 
 
 class StreamingTransport(httpx2.AsyncBaseTransport):

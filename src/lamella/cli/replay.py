@@ -150,9 +150,9 @@ def _happened(happening: ReplayEvent) -> list[str]:
     told = f": {figures['before']:.0f} → {figures['after']:.0f} tokens" if "after" in figures else ""
     more = "".join(f", {name} {figures[name]:.0f}" for name in ("summary", "kept", "results") if name in figures)
     first, *rest = happening.text.splitlines() or [""]
-    said = f": {first}" if first else ""
+    first_line = f": {first}" if first else ""
     return [
-        f"     {happening.at:%H:%M:%S} [{happening.kind}: {happening.cause}{told}{more}]{said}",
+        f"     {happening.at:%H:%M:%S} [{happening.kind}: {happening.cause}{told}{more}]{first_line}",
         *(f"              {line}" for line in rest),
     ]
 

@@ -30,15 +30,15 @@ class Status:
     summary = "the model, the session, how full the window is, what the conversation cost"
     at_once = True
 
-    def __init__(self, reach: CommandContext) -> None:
-        self._reach = reach
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        now = await self._reach.sessions.standing(call.caller, call.conversation.id)
-        totals = await self._reach.store.notices.totals(call.caller, call.conversation.id)
-        compacting = await self._reach.sessions.compacts(call.caller, call.conversation.id)
-        ahead = await self._reach.sessions.outlook(call.caller, call.conversation.id)
+        now = await self._context.sessions.window_state(call.caller, call.conversation.id)
+        totals = await self._context.store.notices.totals(call.caller, call.conversation.id)
+        compacting = await self._context.sessions.compacts(call.caller, call.conversation.id)
+        ahead = await self._context.sessions.outlook(call.caller, call.conversation.id)
         lines = [
             f"{now.model} · {_thinking(now)}",
             f"Session {now.session.number} · {counted(now.messages, 'message')} in the window",
@@ -54,7 +54,7 @@ class Status:
         lines += retention_lines(keeps, expired)
         if now.caution is not None:
             lines.append(now.caution)
-        waiting = len(await self._reach.store.queue.queued(call.caller, call.conversation.id))
+        waiting = len(await self._context.store.queue.queued(call.caller, call.conversation.id))
         if compacting:
             lines.append("A compaction runs.")
         if waiting:
@@ -131,12 +131,12 @@ class Context:
     summary = "what the window is made of"
     at_once = True
 
-    def __init__(self, reach: CommandContext) -> None:
-        self._reach = reach
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        now = await self._reach.sessions.standing(call.caller, call.conversation.id)
+        now = await self._context.sessions.window_state(call.caller, call.conversation.id)
         parts = now.parts
         tools = f"{short(parts.tools)} tokens ({short(parts.definitions)} defs + {short(parts.calls)} calls)"
         lines = [
@@ -146,7 +146,7 @@ class Context:
             f"  💬 Messages: {short(parts.kept)} tokens",
             f"  🛠️ Tools: {tools}",
         ]
-        ahead = await self._reach.sessions.outlook(call.caller, call.conversation.id)
+        ahead = await self._context.sessions.outlook(call.caller, call.conversation.id)
         lines.append(f"  ⏳ {next_line(ahead.next)}")
         return Answer("\n".join(lines), {**parts_data(parts), "budget": now.budget, **outlook_json(ahead)})
 
@@ -179,15 +179,15 @@ class WhyCommand:
     summary = "what the newest request read from the cache, what it cost, and why not more was read"
     at_once = True
 
-    def __init__(self, reach: CommandContext) -> None:
-        self._reach = reach
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        newest = await newest_request(self._reach.store, call.caller, call.conversation.id)
+        newest = await newest_request(self._context.store, call.caller, call.conversation.id)
         if newest is None:
             return Answer("Nothing was asked yet.", {"request_id": None})
-        found = await self._reach.sessions.why(call.caller, newest.id)
+        found = await self._context.sessions.why(call.caller, newest.id)
         return Answer(found.text, {"request_id": newest.id, **why_data(found)})
 
 

@@ -24,8 +24,8 @@ class Abort:
 
     at_once = True
 
-    def __init__(self, reach: CommandContext, name: str) -> None:
-        self._reach = reach
+    def __init__(self, context: CommandContext, name: str) -> None:
+        self._context = context
         self.name = name
         self.usage = f"/{name}"
         first = ABORT_NAMES[0]
@@ -34,7 +34,7 @@ class Abort:
 
     async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        reach, conversation = self._reach, call.conversation
+        reach, conversation = self._context, call.conversation
         stopped = await reach.abort(call.caller, conversation)
         waiting = await reach.waiting(call.caller, conversation.id)
         if stopped is None:
@@ -58,12 +58,12 @@ class QueueCommand:
     summary = "list what waits to be answered; take one or all out, or wait no longer for more"
     at_once = True
 
-    def __init__(self, reach: CommandContext) -> None:
-        self._reach = reach
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        reach, conversation_id = self._reach, call.conversation.id
+        reach, conversation_id = self._context, call.conversation.id
         waiting = await reach.waiting(call.caller, conversation_id)
         match call.argument.lower().split():
             case []:
@@ -80,8 +80,8 @@ class QueueCommand:
 
     async def _drop(self, call: CommandCall, unwanted: Sequence[QueuedMessage]) -> Answer:
         ids = [message.id for message in unwanted]
-        dropped = await self._reach.drop(call.caller, call.conversation.id, ids)
-        left = await self._reach.waiting(call.caller, call.conversation.id)
+        dropped = await self._context.drop(call.caller, call.conversation.id, ids)
+        left = await self._context.waiting(call.caller, call.conversation.id)
         lines = [f"Taken out: {_short(message.text)}" for message in dropped]
         late = len(ids) - len(dropped)
         if late:

@@ -16,21 +16,21 @@ from lamella.core.records import Caller, Notice, NoticeKind
 class Commands:
     """The registry: one small class for each command."""
 
-    def __init__(self, reach: CommandContext) -> None:
-        self._store = reach.store
-        self._clock = reach.clock
+    def __init__(self, context: CommandContext) -> None:
+        self._store = context.store
+        self._clock = context.clock
         commands: tuple[Command, ...] = (
-            Status(reach),
-            Context(reach),
-            WhyCommand(reach),
-            New(reach, "new"),
-            New(reach, "clear"),
-            Compact(reach),
-            Prune(reach),
-            Resume(reach),
-            Undo(reach),
-            *(Abort(reach, name) for name in ABORT_NAMES),
-            QueueCommand(reach),
+            Status(context),
+            Context(context),
+            WhyCommand(context),
+            New(context, "new"),
+            New(context, "clear"),
+            Compact(context),
+            Prune(context),
+            Resume(context),
+            Undo(context),
+            *(Abort(context, name) for name in ABORT_NAMES),
+            QueueCommand(context),
             Help(lambda: tuple(self._commands.values())),
         )
         self._commands = {command.name: command for command in commands}

@@ -42,8 +42,8 @@ class New:
 
     at_once = False
 
-    def __init__(self, reach: CommandContext, name: str) -> None:
-        self._reach = reach
+    def __init__(self, context: CommandContext, name: str) -> None:
+        self._context = context
         self.name = name
         self.usage = f"/{name}"
         self.summary = "begin a new session with an empty window; messages are kept"
@@ -51,8 +51,8 @@ class New:
     async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
         before = call.conversation.session_id
-        opened = await self._reach.sessions.begin_anew(call.caller, call.conversation.id, why=self.usage)
-        sessions = await self._reach.store.sessions.sessions(call.caller, call.conversation.id)
+        opened = await self._context.sessions.begin_anew(call.caller, call.conversation.id, why=self.usage)
+        sessions = await self._context.store.sessions.sessions(call.caller, call.conversation.id)
         number = next(session.number for session in sessions if session.id == before)
         text = f"Session {opened.number} begins, with an empty window. To go back: /resume {number}"
         return Answer(text, {"session_id": opened.id, "number": opened.number, "before": before})
@@ -66,17 +66,17 @@ class Compact:
     summary = "summarise old turns in the background, with an optional focus"
     at_once = False
 
-    def __init__(self, reach: CommandContext) -> None:
-        self._reach = reach
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        sessions, conversation_id = self._reach.sessions, call.conversation.id
+        sessions, conversation_id = self._context.sessions, call.conversation.id
         if await sessions.compacts(call.caller, conversation_id):
             later = f" To have one with most room for “{call.argument}”, ask again when it has ended."
             text = f"A compaction runs already.{later if call.argument else ''}"
             return Answer(text, {"started": False, "why": "running"})
-        ahead = await sessions.ahead(call.caller, conversation_id)
+        ahead = await sessions.scope(call.caller, conversation_id)
         if isinstance(ahead, NotCompacted):
             text = " ".join(part for part in (f"Nothing to compact: {ahead.why}.", ahead.hint) if part)
             return Answer(text, {"started": False, "why": ahead.why, "hint": ahead.hint})
@@ -95,15 +95,15 @@ class Prune:
     summary = "replace old tool results by stubs"
     at_once = False
 
-    def __init__(self, reach: CommandContext) -> None:
-        self._reach = reach
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        pruning = await self._reach.sessions.prune(call.caller, call.conversation.id)
+        pruning = await self._context.sessions.prune(call.caller, call.conversation.id)
         if pruning is None:
             return Answer("Nothing to prune: there are no old results of tools.", {"before": 0, "after": 0})
-        now = await self._reach.sessions.standing(call.caller, call.conversation.id)
+        now = await self._context.sessions.window_state(call.caller, call.conversation.id)
         data: JsonObject = {"before": pruning.before, "after": pruning.after, "context": now.tokens}
         return Answer(pruned_text(pruning.before, pruning.after, now.tokens, now.budget), data)
 
@@ -116,29 +116,29 @@ class Resume:
     summary = "list the sessions; with a number, go on from that one; with words, from the one that alone has them"
     at_once = False
 
-    def __init__(self, reach: CommandContext) -> None:
-        self._reach = reach
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def run(self, call: CommandCall) -> Answer:
         """See `Command`."""
-        view = await self._reach.sessions.view(call.caller, call.conversation.id)
-        recall = self._reach.sessions.recall
+        view = await self._context.sessions.view(call.caller, call.conversation.id)
+        recall = self._context.sessions.recall
         words_only = recall.words_only if recall is not None else ""
         if not call.argument:
-            return listed(view, self._reach.clock.now(), words_only)
+            return listed(view, self._context.clock.now(), words_only)
         wanted = _named(view, call.argument)
         if wanted is None:
             found = await self._found(call, view)
             if isinstance(found, Answer):
                 return found
             wanted = found
-        opened = await self._reach.sessions.resume(
+        opened = await self._context.sessions.resume(
             call.caller, call.conversation.id, wanted.id, why=f"/resume {call.argument}"
         )
         data: JsonObject = {"session_id": opened.id, "number": opened.number, "in_full": opened.id == wanted.id}
         if opened.id == wanted.id:
             text = f"Session {opened.number} continues in full. Later turns are kept as another branch."
-            told = await self._reach.sessions.figures(call.caller, call.conversation.id)
+            told = await self._context.sessions.figures(call.caller, call.conversation.id)
             if told.numbers.get(opened.id, {}).get(OVER):
                 return Answer(f"{text} {UNSUMMARISED}", {**data, "summary": False})
             return Answer(text, data)
@@ -147,7 +147,7 @@ class Resume:
 
     async def _found(self, call: CommandCall, view: SessionView) -> Session | Answer:
         """The one earlier session that clearly fits the words, or an answer with those that may be meant."""
-        recall = self._reach.sessions.recall
+        recall = self._context.sessions.recall
         if recall is None:
             raise _no_session(call.argument)
         found = await recall.search(call.caller, call.argument, call.conversation.id)
@@ -165,7 +165,7 @@ class Resume:
         if _is_sure(call.argument, hits):
             return by_id[hits[0].session_id]
         pairs = [(by_id[hit.session_id], hit) for hit in hits]
-        return choice(call.argument, pairs, view, self._reach.clock.now(), words_only)
+        return choice(call.argument, pairs, view, self._context.clock.now(), words_only)
 
 
 class Undo:
@@ -176,16 +176,16 @@ class Undo:
     summary = "take the newest compaction back; later messages are kept"
     at_once = False
 
-    def __init__(self, reach: CommandContext) -> None:
-        self._reach = reach
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def run(self, call: CommandCall) -> Answer:
         """See `Command`. The number, or id, is that of the session that the compaction ended or began."""
-        view = await self._reach.sessions.view(call.caller, call.conversation.id)
+        view = await self._context.sessions.view(call.caller, call.conversation.id)
         session = _named(view, call.argument) if call.argument else view.current
         if session is None:
             raise _no_session(call.argument)
-        opened = await self._reach.sessions.undo(call.caller, session.id)
+        opened = await self._context.sessions.undo(call.caller, session.id)
         text = f"The compaction is taken back: session {opened.number} continues, with all later messages."
         return Answer(text, {"session_id": opened.id, "number": opened.number, "undone": call.conversation.session_id})
 

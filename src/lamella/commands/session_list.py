@@ -103,6 +103,6 @@ def _age(at: datetime, now: datetime) -> str:
 
 def _title(session: Session, view: SessionView) -> str:
     """The first words of its summary, headings left out, else of its first question."""
-    said = [line.lstrip("-* ") for line in (session.summary or "").splitlines() if not line.startswith("#")]
-    words = (_IDS.sub("", " ".join(said)) or view.figures.questions.get(session.id, "")).split()
+    lines = [line.lstrip("-* ") for line in (session.summary or "").splitlines() if not line.startswith("#")]
+    words = (_IDS.sub("", " ".join(lines)) or view.figures.questions.get(session.id, "")).split()
     return " ".join(words[:WORDS]) + ("…" if len(words) > WORDS else "")

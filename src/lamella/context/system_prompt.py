@@ -114,8 +114,8 @@ def _name(tool: ToolSpec) -> str:
 
 
 def _line(tool: ToolSpec) -> str:
-    said = _first_sentence(tool.description)
-    return f"- {tool.name}: {said}" if said else f"- {tool.name}"
+    sentence = _first_sentence(tool.description)
+    return f"- {tool.name}: {sentence}" if sentence else f"- {tool.name}"
 
 
 def _first_sentence(text: str) -> str:

@@ -144,9 +144,9 @@ class ModelFacts:
         """Price of writing to the cache for the shortest lifetime, as a multiple of the input price."""
         return self.write_price(self.lives[0])
 
-    def write_price(self, life: Ttl) -> float:
+    def write_price(self, ttl: Ttl) -> float:
         """Price of writing to the cache for this lifetime, as a multiple of the input price."""
-        return self.price.write_1h if life is Ttl.ONE_HOUR else self.price.write_5m
+        return self.price.write_1h if ttl is Ttl.ONE_HOUR else self.price.write_5m
 
     def cost(self, usage: Usage) -> float:
         """US dollars of one request."""

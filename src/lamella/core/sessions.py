@@ -182,14 +182,14 @@ def summaries_in_window(sessions: Sequence[Session], current: str) -> tuple[Summ
     carried = [(session, one) for session, one in carried if session.summary is not None]
     shown = [_shown(session, one) for session, one in carried if one.lines != ()]
     left = [session.number for session, one in carried if one.lines == ()]
-    said = []
+    notes = []
     if any(one.lines for _, one in carried):
-        said.append("Summaries of earlier sessions of this conversation are shortened here.")
+        notes.append("Summaries of earlier sessions of this conversation are shortened here.")
     if left:
-        said.append(f"Left out here: the summaries of {_numbers(left)} of this conversation.")
-    if not said:
+        notes.append(f"Left out here: the summaries of {_numbers(left)} of this conversation.")
+    if not notes:
         return tuple(shown)
-    text = " ".join([*said, "A search over its sessions finds them."])
+    text = " ".join([*notes, "A search over its sessions finds them."])
     return (Summary(f"{current}/earlier", text, count_tokens(text)), *shown)
 
 
@@ -211,8 +211,8 @@ def _numbers(numbers: Sequence[int]) -> str:
             ranges[-1].append(number)
         else:
             ranges.append([number])
-    said = [f"{one[0]} to {one[-1]}" if len(one) > 1 else str(one[0]) for one in ranges]
-    listed = " and ".join([", ".join(said[:-1]), said[-1]]) if len(said) > 1 else said[0]
+    texts = [f"{one[0]} to {one[-1]}" if len(one) > 1 else str(one[0]) for one in ranges]
+    listed = " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else texts[0]
     return f"session{'s' if len(numbers) > 1 else ''} {listed}"
 
 

@@ -216,7 +216,7 @@ class Compactor:
         except LamellaError as error:
             log.error("the tokens of a summary are not recorded", session=session_id, error=error.message)
 
-    async def ahead(self, caller: Caller, conversation_id: str) -> CompactionScope | NotCompacted:
+    async def scope(self, caller: Caller, conversation_id: str) -> CompactionScope | NotCompacted:
         """The scope of a compaction now. No model is asked. Raises `NotFound` and `StoreFailed`."""
         plan = await self._planned(caller, conversation_id)
         if isinstance(plan, NotCompacted):

@@ -214,11 +214,11 @@ class Compactions:
         due = job.status is JobStatus.WAITING and job.due_at <= self._clock.now()
         return job.status is JobStatus.RUNNING or due
 
-    async def settled(self, conversation_id: str) -> None:
+    async def wait_until_idle(self, conversation_id: str) -> None:
         """Returns when no compaction that was requested here runs for this conversation."""
-        asked = self._asked.get(conversation_id)
-        if asked is not None:
-            await asyncio.wait({asked})
+        task = self._asked.get(conversation_id)
+        if task is not None:
+            await asyncio.wait({task})
 
     async def close(self) -> None:
         """Release everybody who waits."""

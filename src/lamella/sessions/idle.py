@@ -65,11 +65,11 @@ Prices = Callable[[ModelFacts], OtherSummariser | None]
 class IdleConversation:
     """An idle conversation: its window, since when it is idle, and when its cache expires.
 
-    `economy` is the cost of its calls.
+    `compaction_cost` is the cost of its calls.
     """
 
     size: WindowSize
-    economy: CompactionCost
+    compaction_cost: CompactionCost
     forecast: RequestForecast
     since: datetime
     ends: datetime
@@ -109,7 +109,7 @@ class Idle:
         worker: Worker,
         compactions: Compactions,
         record: Record,
-        elsewhere: Prices,
+        prices: Prices,
     ) -> None:
         self._loader = loader
         self._services = services
@@ -117,21 +117,21 @@ class Idle:
         self._worker = worker
         self._compactions = compactions
         self._record = record
-        self._elsewhere = elsewhere
+        self._elsewhere = prices
         self._trigger = trigger_of(settings)
 
-    async def watch(self, finished: Finished, size: WindowSize, economy: CompactionCost | None) -> None:
+    async def watch(self, finished: Finished, size: WindowSize, cost: CompactionCost | None) -> None:
         """Set the timer after a turn, if anything could be due when it fires."""
-        if finished.cached_until is None or economy is None or not self._could_pay(size, economy):
+        if finished.cached_until is None or cost is None or not self._could_pay(size, cost):
             return
         rings = max(finished.cached_until - MARGIN, self._services.clock.now())
         job = NewJob(IDLE, finished.conversation.id, "the cache ends", rings, follows=True, takes_over=True)
         await self._worker.enqueue(finished.caller, job)
 
-    def _could_pay(self, size: WindowSize, economy: CompactionCost) -> bool:
+    def _could_pay(self, size: WindowSize, cost: CompactionCost) -> bool:
         settings = self._settings
         compacts = self._kept_for(size) == ""
-        worth = economy.compaction(size.input, settings.keep_recent).return_worth(economy.rates)
+        worth = cost.compaction(size.input, settings.keep_recent).return_worth(cost.rates)
         return (compacts and worth < 1) or size.prunable_when_cold(settings.pruning)
 
     async def ring(self, job: Job) -> Retry | None:
@@ -157,13 +157,13 @@ class Idle:
         await self._cold(job, silence, now)
         return None
 
-    async def _cold(self, job: Job, silence: IdleConversation, now: datetime) -> None:
+    async def _cold(self, job: Job, idle: IdleConversation, now: datetime) -> None:
         """After the cache expired: a summary if a return is nearly certain, else stubs, which cost nothing."""
-        move = self._after(silence, now)
+        move = self._after(idle, now)
         if move.act is Act.COMPACT:
             self._ask(job, move)
             return
-        pruning = silence.size.pruning(self._settings.pruning, self._trigger, silence.economy, who=ENGINE, cold=True)
+        pruning = idle.size.pruning(self._settings.pruning, self._trigger, idle.compaction_cost, who=ENGINE, cold=True)
         if pruning is not None:
             await self._record(job.caller, job.subject, pruning.decision)
 
@@ -171,18 +171,18 @@ class Idle:
         asked = CompactionRequest(job.caller, job.subject, ENGINE, move.why, if_it_pays=True, numbers=move.numbers)
         self._compactions.ask(asked)
 
-    def _before(self, silence: IdleConversation) -> Move:
-        return self._move(silence, before_it_ends, (silence.ends - silence.since).total_seconds())
+    def _before(self, idle: IdleConversation) -> Move:
+        return self._move(idle, before_it_ends, (idle.ends - idle.since).total_seconds())
 
-    def _after(self, silence: IdleConversation, now: datetime) -> Move:
-        return self._move(silence, after_it_ended, (now - silence.since).total_seconds())
+    def _after(self, idle: IdleConversation, now: datetime) -> Move:
+        return self._move(idle, after_it_ended, (now - idle.since).total_seconds())
 
-    def _move(self, silence: IdleConversation, judge: Callable[..., Move], silent: float) -> Move:
-        size, economy, keep = silence.size, silence.economy, self._settings.keep_recent
+    def _move(self, idle: IdleConversation, judge: Callable[..., Move], silent: float) -> Move:
+        size, economy, keep = idle.size, idle.compaction_cost, self._settings.keep_recent
         if kept := self._kept_for(size):
             return Move(Act.NOTHING, kept)
-        prospect = size.prospect(self._trigger, economy)
-        return judge(economy.compaction(size.input, keep), prospect, silence.forecast, silent)
+        prospect = size.calls_ahead(self._trigger, economy)
+        return judge(economy.compaction(size.input, keep), prospect, idle.forecast, silent)
 
     def _kept_for(self, size: WindowSize) -> str:
         """Why this window is not compacted whatever that saves; "" if it may be."""
@@ -231,9 +231,9 @@ class Idle:
         return NextAction(now, silence.ends, Act.NOTHING, None, move.why)
 
 
-def _silence(loaded: TurnContext, since: datetime, ends: datetime, elsewhere: Prices) -> IdleConversation | None:
+def _silence(loaded: TurnContext, since: datetime, ends: datetime, prices: Prices) -> IdleConversation | None:
     size = window_size(loaded)
-    economy = size.economy(elsewhere(size.model))
+    economy = size.compaction_cost(prices(size.model))
     if economy is None:
         return None
     forecast = forecast_between(size.shown.turns, loaded.found.sent_before)
@@ -255,13 +255,13 @@ class Outlook:
 
 
 def outlook_of(
-    loaded: TurnContext, due: NextAction, settings: SessionSettings, elsewhere: OtherSummariser | None
+    loaded: TurnContext, due: NextAction, settings: SessionSettings, summariser: OtherSummariser | None
 ) -> Outlook:
-    """The outlook of a conversation's window. `elsewhere` has the prices of another summariser."""
+    """The outlook of a conversation's window. `summariser` has the prices of another summariser."""
     size = window_size(loaded)
     if not size.input:  # another session began since the last bill, or there is none
         size = replace(size, input=parts_of(loaded, due.now).total)
-    economy, trigger = size.economy(elsewhere), trigger_of(settings)
+    economy, trigger = size.compaction_cost(summariser), trigger_of(settings)
     cold = due.ends is None or due.ends <= due.now
     offered = size.offer(trigger, economy, cold=cold)
     return Outlook(due, settings.compact_when, size.next_compaction(trigger, economy), offered, size.budget)

@@ -36,7 +36,7 @@ from lamella.sessions.notifications import Notifications
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.session_changes import SUMMARISE, EndedSessions, SessionChanges
 from lamella.sessions.settings import SessionSettings, trigger_of
-from lamella.sessions.summariser import NotCompacted, Summariser, SummaryModelSource, elsewhere
+from lamella.sessions.summariser import NotCompacted, Summariser, SummaryModelSource, other_summariser
 from lamella.sessions.titles import TITLE, Titles
 from lamella.sessions.why import why_request
 from lamella.sessions.window import (
@@ -89,14 +89,14 @@ class Sessions:
         services: Services,
         jobs: Jobs,
         settings: SessionSettings,
-        second: SummaryModelSource | None = None,
+        summary_model: SummaryModelSource | None = None,
         recall: Recall | None = None,
     ) -> None:
         self.settings = settings
         self.recall = recall
-        summariser = Summariser(services, second)
+        summariser = Summariser(services, summary_model)
         self._ended = EndedSessions(loader, services, summariser)
-        self._titles = Titles(loader, services, second)
+        self._titles = Titles(loader, services, summary_model)
         handlers: dict[str, Handler] = {SUMMARISE: self._do_summary, TITLE: self._titles.write}
         self._worker = Worker(jobs, services.clock, handlers)
         self._services = services
@@ -108,7 +108,7 @@ class Sessions:
             self._compactor, self._worker, self._notifications, settings, services.clock, recall
         )
         handlers[COMPACT] = self._compactions.do
-        self._elsewhere = partial(elsewhere, second)
+        self._elsewhere = partial(other_summariser, summary_model)
         self._idle = Idle(loader, services, settings, self._worker, self._compactions, self._record, self._elsewhere)
         handlers[IDLE] = self._idle.ring
         self._moves = SessionChanges(loader, services, self._worker, settings)
@@ -144,7 +144,7 @@ class Sessions:
                 await self._notifications.pruned(caller, conversation_id, due.pruning)
         if due.compaction is not None:
             await self._compactions.follow_up(finished, due.compaction)
-        await self._idle.watch(finished, due.size, due.economy)
+        await self._idle.watch(finished, due.size, due.compaction_cost)
         return due.pruning
 
     def _due(self, finished: Finished, facts: ModelFacts, bill: LastBill | None) -> Upkeep:
@@ -163,8 +163,8 @@ class Sessions:
             input=input,
             budget=finished.budget,
         )
-        read, elsewhere = finished.input, self._elsewhere(facts)
-        return upkeep(size, self.settings.pruning, self._trigger, elsewhere, read=read, who=ENGINE)
+        read, other_summariser = finished.input, self._elsewhere(facts)
+        return upkeep(size, self.settings.pruning, self._trigger, other_summariser, read=read, who=ENGINE)
 
     async def _title(self, finished: Finished) -> None:
         """Have a title written once; a conversation keeps its first words when that did not work out."""
@@ -212,15 +212,15 @@ class Sessions:
         """Whether a compaction of this conversation runs or is about to, in any process."""
         return await self._compactions.run_anywhere(caller, conversation_id)
 
-    async def settled(self, conversation_id: str) -> None:
+    async def wait_until_idle(self, conversation_id: str) -> None:
         """Returns when no compaction that was requested here runs for this conversation."""
-        await self._compactions.settled(conversation_id)
+        await self._compactions.wait_until_idle(conversation_id)
 
-    async def ahead(self, caller: Caller, conversation_id: str) -> CompactionScope | NotCompacted:
+    async def scope(self, caller: Caller, conversation_id: str) -> CompactionScope | NotCompacted:
         """The scope of a compaction now. No model is asked."""
-        return await self._compactor.ahead(caller, conversation_id)
+        return await self._compactor.scope(caller, conversation_id)
 
-    async def standing(self, caller: Caller, conversation_id: str) -> WindowState:
+    async def window_state(self, caller: Caller, conversation_id: str) -> WindowState:
         """The state of the window. No model is asked."""
         return await window_state(self._loader, self._services, caller, conversation_id)
 
@@ -231,7 +231,7 @@ class Sessions:
         ):
             return None
         # What was decided on another branch only is nothing to this window.
-        now = await self.standing(caller, conversation_id)
+        now = await self.window_state(caller, conversation_id)
         return None if now.measured else now.parts.total
 
     async def outlook(self, caller: Caller, conversation_id: str) -> Outlook:
@@ -241,8 +241,8 @@ class Sessions:
         except InvalidRequest as error:  # its model is not served any more
             nothing = NextAction(self._services.clock.now(), None, Act.NOTHING, None, error.message)
             return Outlook(nothing, self.settings.compact_when)
-        due, elsewhere = await self._idle.next(caller, loaded), self._elsewhere(loaded.run.model.facts)
-        return await aside(len(loaded.found.path), outlook_of, loaded, due, self.settings, elsewhere)
+        due, other_summariser = await self._idle.next(caller, loaded), self._elsewhere(loaded.run.model.facts)
+        return await aside(len(loaded.found.path), outlook_of, loaded, due, self.settings, other_summariser)
 
     async def why(self, caller: Caller, request_id: str) -> Why:
         """Why a request read what it read from the cache. Raises `NotFound`."""

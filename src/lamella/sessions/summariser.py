@@ -98,14 +98,14 @@ class SummaryModelSource(Protocol):
         ...
 
 
-def elsewhere(second: SummaryModelSource | None, own: ModelFacts) -> OtherSummariser | None:
+def other_summariser(summary_model: SummaryModelSource | None, own: ModelFacts) -> OtherSummariser | None:
     """The relative cost of a summary by the second model. Returns None if there is none, its price is unknown, or it
     can't be reached.
     """
-    if second is None:
+    if summary_model is None:
         return None
     with suppress(LamellaError):  # whoever asks it for a summary is told
-        return OtherSummariser.of(second.facts(), own, always=second.choice == "configured")
+        return OtherSummariser.of(summary_model.facts(), own, always=summary_model.choice == "configured")
     return None
 
 
@@ -179,7 +179,7 @@ class _Making:
         """The instruction after the live window."""
         return SummaryRequest(self.source.turns, self.wanted, self.asked, self.source.kept)
 
-    def heard(self, answer: SideAnswer) -> str | NotCompacted | None:
+    def answer_within(self, answer: SideAnswer) -> str | NotCompacted | None:
         """The text of an answer, or why it is not usable; None if the request was too large for the provider."""
         self.usage += answer.usage
         self.asked += 1
@@ -204,9 +204,9 @@ Groups = Sequence[Sequence[Piece]]
 class Summariser:
     """Makes summaries. Stores only its requests, and the usage of failed attempts."""
 
-    def __init__(self, services: Services, second: SummaryModelSource | None = None) -> None:
+    def __init__(self, services: Services, summary_model: SummaryModelSource | None = None) -> None:
         self._services = services
-        self._second = second
+        self._second = summary_model
 
     async def summary_of(self, caller: Caller, source: SummarySource) -> SessionSummary | NotCompacted:
         """The summary, or why there is none. Raises `NotFound` and `StoreFailed`."""
@@ -293,7 +293,7 @@ def _lacking(made: _Made) -> tuple[int, int]:
 
 async def _attempt(making: _Making, ask: Ask, before: Check | None) -> _Made | NotCompacted | None:
     answer = await ask(replace(making.wanted, before=before))
-    text = making.heard(answer) if answer is not None else None
+    text = making.answer_within(answer) if answer is not None else None
     return await _made(making, text) if isinstance(text, str) else text
 
 
@@ -392,11 +392,13 @@ class SummaryInPieces:
         while groups:
             count = len(done) + len(groups)
             wanted = replace(making.wanted, longest=max(LEAST, making.wanted.longest // count))
-            said = making.heard(await self._ask(text_of(groups[0]), data_instruction(wanted, len(done) + 1, count)))
-            if isinstance(said, NotCompacted):
-                return said
-            if said is not None:
-                done.append(said)
+            summary = making.answer_within(
+                await self._ask(text_of(groups[0]), data_instruction(wanted, len(done) + 1, count))
+            )
+            if isinstance(summary, NotCompacted):
+                return summary
+            if summary is not None:
+                done.append(summary)
                 groups = groups[1:]
                 continue
             smaller = await self._smaller(groups)
@@ -413,13 +415,13 @@ class SummaryInPieces:
         made = []
         for group in groups:
             try:
-                said = making.heard(await self._ask(text_of(group), condense_instruction(wanted)))
+                summary = making.answer_within(await self._ask(text_of(group), condense_instruction(wanted)))
             except LamellaError as error:
                 log.warning("summaries could not be condensed", error=error.message)
                 return []
-            if not isinstance(said, str):
+            if not isinstance(summary, str):
                 return []
-            made.append(said)
+            made.append(summary)
         return made
 
 

@@ -96,8 +96,8 @@ def instruction(
 def data_instruction(options: SummaryOptions, part: int = 1, parts: int = 1) -> str:
     """The text after a conversation, or a part of it, that is sent as data."""
     of = f"Above stands part {part} of {parts} of the conversation. The others are summarised separately: summarise "
-    said = [f"{of}only this one."] if parts > 1 else []
-    return "\n\n".join([_order(_IDS_OF_DATA, options), *said, *_wishes(options)])
+    part_of = [f"{of}only this one."] if parts > 1 else []
+    return "\n\n".join([_order(_IDS_OF_DATA, options), *part_of, *_wishes(options)])
 
 
 def condense_instruction(options: SummaryOptions) -> str:
@@ -211,15 +211,15 @@ def shortened(summary: str, ranks: Sequence[int], most: int) -> tuple[str, int]:
     if count_tokens(summary) <= most:
         return summary, 0
     lines = summary.split("\n")
-    said = [at for at, line in enumerate(lines) if line.strip() and not line.startswith("#")]
+    filled = [at for at, line in enumerate(lines) if line.strip() and not line.startswith("#")]
     headings = [at for at, line in enumerate(lines) if line.startswith("#")]
     kept, size = set(headings), sum(count_tokens(lines[at]) + 1 for at in headings)
-    for at in sorted(said, key=lambda at: (ranks[at], at)):
+    for at in sorted(filled, key=lambda at: (ranks[at], at)):
         tokens = count_tokens(lines[at]) + 1
         if size + tokens <= most:
             size += tokens
             kept.add(at)
-    lost = len(said) - len(kept) + len(headings)
+    lost = len(filled) - len(kept) + len(headings)
     text = _written(_sections("\n".join(lines[at] for at in sorted(kept))))
     return (text, lost) if text else (beginning_of(summary, most), lost)
 

@@ -256,9 +256,9 @@ def forms_of(text: str) -> frozenset[str]:
 
 def forms_used(turns: Sequence[Turn]) -> frozenset[str]:
     """The forms of what users said in these turns, and of the arguments of calls."""
-    said = [turn.user.text for turn in turns]
-    said += [call.arguments for turn in turns for step in turn.steps for call in step.calls]
-    return frozenset[str]().union(*map(forms_of, said))
+    texts = [turn.user.text for turn in turns]
+    texts += [call.arguments for turn in turns for step in turn.steps for call in step.calls]
+    return frozenset[str]().union(*map(forms_of, texts))
 
 
 def ids_of(text: str) -> frozenset[str]:

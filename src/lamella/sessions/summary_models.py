@@ -114,7 +114,7 @@ class LiveWindow:
         await services.store.requests.record_request(caller, replace(stored, pinned=pinned))
         note_written(prepared.plan, services.ledger, prepared.facts)
         headers = run.headers("summary", request.number)
-        answer = await heard(services.clock, run.model, prepared.request, headers)
+        answer = await answer_within(services.clock, run.model, prepared.request, headers)
         note_billed(prepared.plan, answer.usage, services.ledger, prepared.facts)
         await services.store.requests.end_request(caller, answer.end(identity.id, run.model.facts.cost(answer.usage)))
         return answer
@@ -188,7 +188,7 @@ class Reader:
         request, stored = side_request(self._model, prompt, identity, layout, self._budget, self._calibration)
         await services.store.requests.record_request(caller, stored)
         headers = self._opening.run.headers("summary", number)
-        answer = await heard(services.clock, self._model, request, headers)
+        answer = await answer_within(services.clock, self._model, request, headers)
         await services.store.requests.end_request(caller, answer.end(identity.id, facts.cost(answer.usage)))
         return answer
 
@@ -197,7 +197,7 @@ def _output(facts: ModelFacts) -> int:
     return min(MAX_OUTPUT, facts.max_output)
 
 
-async def heard(
+async def answer_within(
     clock: Clock,
     model: ChatModel,
     request: WireRequest,
@@ -207,16 +207,16 @@ async def heard(
 ) -> SideAnswer:
     """The answer, or the partial one after `seconds`."""
     answer = SideAnswer()
-    asked = asyncio.create_task(ask(model, request, headers, answer))
-    limit = asyncio.create_task(clock.sleep(seconds))
+    asking = asyncio.create_task(ask(model, request, headers, answer))
+    timer = asyncio.create_task(clock.sleep(seconds))
     try:
-        await asyncio.wait({asked, limit}, return_when=asyncio.FIRST_COMPLETED)
-        if not asked.done():
+        await asyncio.wait({asking, timer}, return_when=asyncio.FIRST_COMPLETED)
+        if not asking.done():
             answer.error = ProviderTimeout(f"{model.facts.name} did not end its {what} in {seconds:.0f} seconds.")
         else:
-            asked.result()
+            asking.result()
     finally:
-        for task in (asked, limit):
+        for task in (asking, timer):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task

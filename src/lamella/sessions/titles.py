@@ -22,7 +22,7 @@ from lamella.core.records import Caller, Job, NewJob, TurnRecord
 from lamella.core.tokens import Usage
 from lamella.sessions.summariser import SummaryModelSource
 from lamella.sessions.summary_input import framed
-from lamella.sessions.summary_models import heard
+from lamella.sessions.summary_models import answer_within
 from lamella.turns.loader import TurnContext, TurnLoader
 from lamella.turns.services import Services
 from lamella.turns.turn import Finished
@@ -91,10 +91,10 @@ def _unquoted(line: str) -> str:
 class Titles:
     """Writes titles of conversations whose title is their first words; failing leaves those."""
 
-    def __init__(self, loader: TurnLoader, services: Services, second: SummaryModelSource | None) -> None:
+    def __init__(self, loader: TurnLoader, services: Services, summary_model: SummaryModelSource | None) -> None:
         self._loader = loader
         self._services = services
-        self._second = second
+        self._second = summary_model
 
     def wanted(self, finished: Finished) -> NewJob | None:
         """The job for a conversation after its first answer; None if it needs none."""
@@ -149,16 +149,16 @@ class Titles:
         services, model = self._services, opened.model
         facts = model.facts
         output = min(MAX_OUTPUT, facts.max_output)
-        said = f"User:\n{turn.text[:SHOWN]}\n\nAnswer:\n{turn.run.answer[:SHOWN]}"
+        excerpt = f"User:\n{turn.text[:SHOWN]}\n\nAnswer:\n{turn.run.answer[:SHOWN]}"
         made_from = bases_of_steps(turn.run.steps)
-        prompt = side_prompt(facts.name, PROMPT, framed("conversation", said), Sampling(output, OFF), made_from)
+        prompt = side_prompt(facts.name, PROMPT, framed("conversation", excerpt), Sampling(output, OFF), made_from)
         identity = RequestIdentity(
             services.ids.new("req"), turn.conversation_id, turn.id, 0, TITLE, services.clock.now()
         )
         layout = loaded.setting.layout
         request, stored = side_request(model, prompt, identity, layout, facts.window - output, facts.token_factor)
         await services.store.requests.record_request(caller, stored)
-        answer = await heard(services.clock, model, request, loaded.run.headers(TITLE, 0), SECONDS, "title")
+        answer = await answer_within(services.clock, model, request, loaded.run.headers(TITLE, 0), SECONDS, "title")
         await services.store.requests.end_request(caller, answer.end(identity.id, facts.cost(answer.usage)))
         await services.store.sessions.spend(caller, loaded.setting.conversation.session_id, TITLE, answer.usage)
         return answer

@@ -52,7 +52,7 @@ from lamella.storage.grants import Granting, change_of, find_grants, name_of, st
 from lamella.storage.jobs import enqueue_job
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import forget_shelf
-from lamella.storage.rows import mine, page, page_rows, record, values
+from lamella.storage.rows import owned_by, page, page_rows, record, values
 from lamella.storage.tables import (
     grant_changes,
     grants,
@@ -88,9 +88,9 @@ def own_base(connection: Connection, caller: Caller, base_id: str) -> KnowledgeB
 
 def _in_sight(caller: Caller) -> ColumnElement[bool]:
     """Which rows `can_see` can be true of: it decides, and this keeps the others from being read."""
-    mine = grants.c.subject_id == caller.user_id
+    owned_by = grants.c.subject_id == caller.user_id
     of_mine = exists().where(group_members.c.group_id == grants.c.subject_id, group_members.c.owner == caller.user_id)
-    granted = exists().where(grants.c.knowledge_base_id == bases.c.id, or_(mine, of_mine))
+    granted = exists().where(grants.c.knowledge_base_id == bases.c.id, or_(owned_by, of_mine))
     return or_(bases.c.owner == caller.user_id, bases.c.visible, granted)
 
 
@@ -152,7 +152,7 @@ class AccessRows(Rows):
         after = edit(before)
         if after != before:
             changed = values(bases, after, updated_at=at)
-            connection.execute(update(bases).where(*mine(bases, caller, base_id)).values(**changed))
+            connection.execute(update(bases).where(*owned_by(bases, caller, base_id)).values(**changed))
         return find_base(connection, caller, base_id)
 
     @writes
@@ -170,9 +170,9 @@ class AccessRows(Rows):
 
         `made_from` is a fingerprint of the documents, as `described_from` gives it back.
         """
-        said = {"summary": summary, "topics": tuple(topics), "described_by": DescribedBy.MODEL}
-        free = update(bases).where(*mine(bases, caller, base_id), bases.c.described_by != DescribedBy.USER)
-        return connection.execute(free.values(**said, described_from=made_from, updated_at=at)).rowcount > 0
+        values = {"summary": summary, "topics": tuple(topics), "described_by": DescribedBy.MODEL}
+        free = update(bases).where(*owned_by(bases, caller, base_id), bases.c.described_by != DescribedBy.USER)
+        return connection.execute(free.values(**values, described_from=made_from, updated_at=at)).rowcount > 0
 
     @reads
     def described_from(self, connection: Connection, caller: Caller, base_id: str) -> str | None:
@@ -198,7 +198,7 @@ class AccessRows(Rows):
         erasing = NewJob(ERASE, base_id, "the base was removed", at)
         enqueue_job(connection, caller, self._ids.new("job"), erasing, at)
         forget_keys(connection, caller, base_id)
-        connection.execute(delete(bases).where(*mine(bases, caller, base_id)))
+        connection.execute(delete(bases).where(*owned_by(bases, caller, base_id)))
 
     @reads
     def protected(self, connection: Connection, base_ids: frozenset[str]) -> frozenset[str]:

@@ -84,7 +84,7 @@ class DirectoryRows(Rows):
 
         Raises `PermissionDenied` when that was done before; then nothing is stored.
         """
-        mine = {"owner": LOCAL_USER, "name": ACCOUNTS, "at": at}
+        owned_by = {"owner": LOCAL_USER, "name": ACCOUNTS, "at": at}
         done = select(set_ups.c.at).where(set_ups.c.name == ACCOUNTS)
         if connection.execute(done).first() is not None:
             raise PermissionDenied("Accounts are set up already.", hint="Ask an admin for a key.")
@@ -92,7 +92,7 @@ class DirectoryRows(Rows):
         named = {"name": name, "folded": name.casefold(), "role": Role.ADMIN, "disabled": False}
         connection.execute(update(users).where(users.c.id == LOCAL_USER).values(**named))
         connection.execute(insert(api_keys), key_row(key))
-        connection.execute(insert(set_ups), mine)
+        connection.execute(insert(set_ups), owned_by)
         return find_user(connection, LOCAL_USER)
 
     @writes
@@ -203,8 +203,8 @@ class DirectoryRows(Rows):
     @reads
     def keys(self, connection: Connection, user_id: str, query: PageQuery) -> Page[Key]:
         """The keys of a user, revoked ones included; not those that pages logged in by."""
-        mine = select(api_keys).where(api_keys.c.owner == user_id, api_keys.c.parent_id.is_(None))
-        return page(connection, mine, api_keys.c.id, query, key_of)
+        owned_by = select(api_keys).where(api_keys.c.owner == user_id, api_keys.c.parent_id.is_(None))
+        return page(connection, owned_by, api_keys.c.id, query, key_of)
 
     @reads
     def keys_by_prefix(self, connection: Connection, prefix: str) -> Sequence[tuple[Key, Key | None, User]]:

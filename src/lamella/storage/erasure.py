@@ -186,8 +186,8 @@ def _erase_turn(connection: Connection, caller: Caller, turn_id: str, base_id: s
         failed = (which == turn_id, table.c.owner == caller.user_id, table.c.error.is_not(None))
         for id, error in connection.execute(select(table.c.id, table.c.error).where(*failed)).all():
             connection.execute(update(table).where(table.c.id == id).values(error=error_held_back(error)))
-    mine = (messages.c.turn_id == turn_id, messages.c.owner == caller.user_id)
-    for row in connection.execute(select(messages).where(*mine)).mappings().all():
+    owned = (messages.c.turn_id == turn_id, messages.c.owner == caller.user_id)
+    for row in connection.execute(select(messages).where(*owned)).mappings().all():
         changed = _told_without(row, base_id) if row["seq"] == 0 else _step_without(row, base_id)
         if changed:
             connection.execute(update(messages).where(messages.c.id == row["id"]).values(**changed))
@@ -196,12 +196,12 @@ def _erase_turn(connection: Connection, caller: Caller, turn_id: str, base_id: s
 
 
 def _erase_packets(connection: Connection, caller: Caller, turn_id: str, base_id: str) -> None:
-    mine = (journal.c.turn_id == turn_id, journal.c.owner == caller.user_id)
-    rows = connection.execute(select(journal).where(*mine).order_by(journal.c.first)).mappings().all()
+    owned = (journal.c.turn_id == turn_id, journal.c.owner == caller.user_id)
+    rows = connection.execute(select(journal).where(*owned).order_by(journal.c.first)).mappings().all()
     lines = [line for row in rows for line in row["data"].split(b"\n") if line]
     if not lines:
         return
-    connection.execute(delete(journal).where(*mine))
+    connection.execute(delete(journal).where(*owned))
     made_from = bases_of_requests(connection, caller, turn_id)
     given = b"\n".join(packets_held_back(lines, {base_id}, made_from))
     kept = {"turn_id": turn_id, "owner": caller.user_id, "first": rows[0]["first"], "last": rows[-1]["last"]}

@@ -39,8 +39,8 @@ def failure(error: SQLAlchemyError) -> StoreFailed:
         if symptom in cause.lower():
             return StoreFailed(message, hint=hint)
     log.error("the database failed", cause=cause)
-    said = "The data contradicts stored data." if isinstance(error, IntegrityError) else _FAILED
-    return StoreFailed(said, hint="Nothing was changed. The server's log has the cause.")
+    reason = "The data contradicts stored data." if isinstance(error, IntegrityError) else _FAILED
+    return StoreFailed(reason, hint="Nothing was changed. The server's log has the cause.")
 
 
 def damaged(what: str, detail: object) -> StoreFailed:

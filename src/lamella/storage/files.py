@@ -19,7 +19,7 @@ from lamella.storage.failures import damaged, unicode_only
 from lamella.storage.grants import titles_held_back
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import forget_documents, uploaded_documents
-from lamella.storage.rows import Row, find_row, mine, page, record, recorder, values
+from lamella.storage.rows import Row, find_row, owned_by, page, record, recorder, values
 from lamella.storage.tables import (
     attachments,
     conversations,
@@ -80,7 +80,7 @@ class Numbers:
 
 def numbers_of(connection: Connection, caller: Caller, conversation_id: str, file_ids: Sequence[str]) -> Numbers:
     """What is stored of these files in a conversation. Raises `NotFound`."""
-    following = select(conversations.c.next_document).where(*mine(conversations, caller, conversation_id))
+    following = select(conversations.c.next_document).where(*owned_by(conversations, caller, conversation_id))
     number: int | None = connection.execute(following).scalar_one_or_none()
     if number is None:
         raise NotFound(f"There is no conversation {conversation_id}.", param="conversation_id")
@@ -111,7 +111,7 @@ def store_numbers(connection: Connection, caller: Caller, conversation_id: str, 
     connection.execute(insert(document_numbers), rows)
     connection.execute(
         update(conversations)
-        .where(*mine(conversations, caller, conversation_id))
+        .where(*owned_by(conversations, caller, conversation_id))
         .values(next_document=numbers.following)
     )
 
@@ -258,7 +258,7 @@ class FileRows(Rows):
             )
         forget_keys(connection, caller, file_id)
         forget_documents(connection, self._ids, caller, knowledge_documents.c.id == file_id)
-        connection.execute(delete(files).where(*mine(files, caller, file_id)))
+        connection.execute(delete(files).where(*owned_by(files, caller, file_id)))
 
     @reads
     def attachments(

@@ -55,10 +55,10 @@ def standings(connection: Connection, caller: Caller, base_ids: Sequence[str]) -
     asker = connection.execute(select(role, users.c.disabled).where(users.c.id == user_id)).first()
     owned = select(knowledge_bases.c.id, knowledge_bases.c.owner).where(knowledge_bases.c.id.in_(base_ids))
     owners = {row.id: row.owner for row in connection.execute(owned)}
-    mine = select(grants.c.knowledge_base_id, level).where(grants.c.knowledge_base_id.in_(base_ids))
-    own = mine.where(grants.c.subject_kind == "user", grants.c.subject_id == user_id)
+    owned_by = select(grants.c.knowledge_base_id, level).where(grants.c.knowledge_base_id.in_(base_ids))
+    own = owned_by.where(grants.c.subject_kind == "user", grants.c.subject_id == user_id)
     direct = {row.knowledge_base_id: row.level for row in connection.execute(own)}
-    of_groups = mine.join(group_members, group_members.c.group_id == grants.c.subject_id).where(
+    of_groups = owned_by.join(group_members, group_members.c.group_id == grants.c.subject_id).where(
         grants.c.subject_kind == "group", group_members.c.owner == user_id
     )
     by_group: defaultdict[str, list[str]] = defaultdict(list)
@@ -178,8 +178,8 @@ def _own_and_gone(connection: Connection, caller: Caller, bases: Collection[str]
 def turns_held_back(connection: Connection, caller: Caller, turns: Sequence[Turn]) -> tuple[Turn, ...]:
     """The turns without what was made of bases that are closed to the caller."""
     held = bases_of_steps([step for turn in turns for step in turn.steps])
-    told = (base for turn in turns for base in turn.user.made_from)
-    closed = closed_bases(connection, caller, held.union(told))
+    bases = (base for turn in turns for base in turn.user.made_from)
+    closed = closed_bases(connection, caller, held.union(bases))
     if not closed:
         return tuple(turns)
     return tuple(
@@ -191,10 +191,10 @@ def turns_held_back(connection: Connection, caller: Caller, turns: Sequence[Turn
 def records_held_back(connection: Connection, caller: Caller, records: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
     """As `turns_held_back`, for turns as clients see them; what failed is told without its text."""
     steps = [step for one in records for run in one.runs for step in run.steps]
-    told = (base for one in records for base in one.dynamic_from)
+    bases = (base for one in records for base in one.dynamic_from)
     failed = [one.id for one in records if one.error or any(run.error for run in one.runs)]
     read = _read_by_runs(connection, caller, failed)
-    closed = closed_bases(connection, caller, bases_of_steps(steps).union(told, *read.values()))
+    closed = closed_bases(connection, caller, bases_of_steps(steps).union(bases, *read.values()))
     if not closed:
         return tuple(records)
     return tuple(

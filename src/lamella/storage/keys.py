@@ -18,8 +18,8 @@ KEYS_LAST = timedelta(hours=24)
 
 def forget_keys(connection: Connection, caller: Caller, result_id: str) -> None:
     """Forget the keys of something that is removed: asked for again, it is made anew."""
-    mine = (keys.c.owner == caller.user_id, keys.c.result_id == result_id)
-    connection.execute(delete(keys).where(*mine))
+    owned_by = (keys.c.owner == caller.user_id, keys.c.result_id == result_id)
+    connection.execute(delete(keys).where(*owned_by))
 
 
 def forget_conversation_keys(connection: Connection, caller: Caller, conversation_id: str) -> None:

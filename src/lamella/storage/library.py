@@ -17,7 +17,7 @@ from lamella.storage.database import Rows, reads, writes
 from lamella.storage.files import find_files
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import index_files
-from lamella.storage.rows import find_row, mine, page, page_rows, record, values
+from lamella.storage.rows import find_row, owned_by, page, page_rows, record, values
 from lamella.storage.tables import agents, files, project_files, projects, system_prompts
 
 
@@ -60,7 +60,7 @@ class LibraryRows(Rows):
         after = edit(before)
         if after != before:
             changed = values(agents, replace(after, id=before.id, revision=before.revision + 1), updated_at=at)
-            connection.execute(update(agents).where(*mine(agents, caller, agent_id)).values(**changed))
+            connection.execute(update(agents).where(*owned_by(agents, caller, agent_id)).values(**changed))
         return find_agent(connection, caller, agent_id)
 
     @writes
@@ -68,7 +68,7 @@ class LibraryRows(Rows):
         """Remove it; its conversations go on without it."""
         find_agent(connection, caller, agent_id)
         forget_keys(connection, caller, agent_id)
-        connection.execute(delete(agents).where(*mine(agents, caller, agent_id)))
+        connection.execute(delete(agents).where(*owned_by(agents, caller, agent_id)))
 
     @writes
     def add_system_prompt(
@@ -150,7 +150,7 @@ class LibraryRows(Rows):
         after = edit(before)
         if after != before:
             changed = values(projects, after, revision=project.revision + 1, updated_at=at)
-            connection.execute(update(projects).where(*mine(projects, caller, project_id)).values(**changed))
+            connection.execute(update(projects).where(*owned_by(projects, caller, project_id)).values(**changed))
             if after.file_ids != before.file_ids:
                 held = _hold(connection, caller, project_id, after.file_ids)
                 index_files(connection, self._ids, caller.user_id, held, at)
@@ -161,7 +161,7 @@ class LibraryRows(Rows):
         """Remove it; its files stay, and its conversations go on without it."""
         find_project(connection, caller, project_id)
         forget_keys(connection, caller, project_id)
-        connection.execute(delete(projects).where(*mine(projects, caller, project_id)))
+        connection.execute(delete(projects).where(*owned_by(projects, caller, project_id)))
 
 
 LARGEST = 2**31 - 1

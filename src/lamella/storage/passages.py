@@ -75,8 +75,8 @@ class PassageTables:
         self, connection: Connection, owner: str, model: str, vectors: Mapping[int, bytes], *which: ColumnElement[bool]
     ) -> int:
         """Give an owner's passages their vectors in place of earlier ones; gives how many of them are still there."""
-        mine = (self.rows.c.owner == owner, self.rows.c.id.in_(sorted(vectors)), *which)
-        there = list(connection.execute(select(self.rows.c.id).where(*mine)).scalars())
+        owned_by = (self.rows.c.owner == owner, self.rows.c.id.in_(sorted(vectors)), *which)
+        there = list(connection.execute(select(self.rows.c.id).where(*owned_by)).scalars())
         connection.execute(delete(self.vectors).where(self.vectors.c.entry_id.in_(there)))
         self._add_vectors(connection, model, {entry: (owner, vectors[entry]) for entry in there})
         return len(there)

@@ -61,7 +61,7 @@ def recorder(kind: type[RecordT], columns: Iterable[ColumnElement[Any]]) -> Call
     return lambda row, **others: kind(**{**dict(zip(names, picked(row), strict=True)), **others})
 
 
-def mine(table: Table, caller: Caller, id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def owned_by(table: Table, caller: Caller, id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """The condition of the caller's row of this id."""
     return table.c.id == id, table.c.owner == caller.user_id
 
@@ -73,7 +73,7 @@ def find_row(
 
     `lock` keeps other writers away from it until the transaction ends.
     """
-    query = select(table).where(*mine(table, caller, id))
+    query = select(table).where(*owned_by(table, caller, id))
     row = connection.execute(query.with_for_update() if lock else query).mappings().first()
     if row is None:
         raise NotFound(f"There is no {noun} {id}.", param=f"{noun.rpartition(' ')[2]}_id")

@@ -14,7 +14,7 @@ from lamella.storage.conversations.documents import FoundDocumentRows
 from lamella.storage.conversations.queue import NoticeRows, QueueRows
 from lamella.storage.conversations.requests import RequestRows
 from lamella.storage.conversations.sessions import SessionRows
-from lamella.storage.conversations.snapshots import BeginningRows
+from lamella.storage.conversations.snapshots import SnapshotRows
 from lamella.storage.conversations.turns import TurnRows
 from lamella.storage.database import Database
 from lamella.storage.directory import DirectoryRows
@@ -45,7 +45,7 @@ class Store:
         self.conversations = ConversationRows(database, ids)
         self.sessions = SessionRows(database, ids)
         self.branches = BranchRows(database, ids)
-        self.beginnings = BeginningRows(database, ids)
+        self.snapshots = SnapshotRows(database, ids)
         self.turns = TurnRows(database, ids)
         self.requests = RequestRows(database, ids)
         self.queue = QueueRows(database, ids)

@@ -152,26 +152,26 @@ class KnowledgeBaseSearch:
 
     async def run(self, scope: ToolScope, call: Invocation) -> ToolOutput:
         """See `Tool.run`. Documents as JSON, with the number that each has in the conversation."""
-        asked = msgspec.convert(call.arguments, _Arguments)
-        if not asked.query.strip():
+        arguments = msgspec.convert(call.arguments, _Arguments)
+        if not arguments.query.strip():
             raise _failure("invalid_query", "The query is empty. Say what to look for.")
-        reach = await self._reader.reach(scope, asked.knowledge_base_ids)
+        reach = await self._reader.reach(scope, arguments.knowledge_base_ids)
         _must_reach(reach)
-        if not reach.where.shelves and asked.documents:
+        if not reach.where.shelves and arguments.documents:
             raise _failure("restricted", f"{_NO_TITLES} Leave `documents` out.")
         note = await self._counted(scope)
         notes = [note] if note else []
         if not reach.restricted:
-            return _output(await self._open(scope, reach, asked), notes)
-        restricted = [] if asked.documents else await self._restricted(scope, reach.restricted, asked)
-        notes += [f"{_NO_TITLES} Those were not searched."] if asked.documents else []
+            return _output(await self._open(scope, reach, arguments), notes)
+        restricted = [] if arguments.documents else await self._restricted(scope, reach.restricted, arguments)
+        notes += [f"{_NO_TITLES} Those were not searched."] if arguments.documents else []
         notes += [_ABOUT_SAFE] if restricted else []
         if not reach.where.shelves:
             return _output(
                 _Part(None, (), [f"“{name}” was not searched: {why}" for name, why in reach.refused]), notes, restricted
             )
         try:
-            part = await self._open(scope, reach, asked)
+            part = await self._open(scope, reach, arguments)
         except ToolFailed as error:
             if not restricted:
                 raise
@@ -179,20 +179,20 @@ class KnowledgeBaseSearch:
         return _output(part, notes, restricted)
 
     async def _restricted(
-        self, scope: ToolScope, bases: Sequence[RestrictedBase], asked: _Arguments
+        self, scope: ToolScope, bases: Sequence[RestrictedBase], arguments: _Arguments
     ) -> list[dict[str, Json]]:
         """A part for each base, never joined with another."""
-        summaries = await self._reader.summarised(scope, bases, asked.query, asked.max_results)
+        summaries = await self._reader.summarised(scope, bases, arguments.query, arguments.max_results)
         return [_safe(base, summary) for base, summary in zip(bases, summaries, strict=True)]
 
-    async def _open(self, scope: ToolScope, reach: SearchReach, asked: _Arguments) -> _Part:
+    async def _open(self, scope: ToolScope, reach: SearchReach, arguments: _Arguments) -> _Part:
         """The hits in bases with full access. Raises `ToolFailed`."""
-        where = await self._reader.narrowed(reach.where, asked.documents) if asked.documents else reach.where
+        where = await self._reader.narrowed(reach.where, arguments.documents) if arguments.documents else reach.where
         totals = await self._reader.totals(where)
         _must_be_indexed(totals)
         if scope.room is not None and totals.tokens <= min(scope.room * ALL_SHARE, ALL_MOST):
             return await self._all(scope, where, _notes(totals, reach, whole=True))
-        return await self._found(scope, where, asked, _notes(totals, reach, whole=False))
+        return await self._found(scope, where, arguments, _notes(totals, reach, whole=False))
 
     async def _counted(self, scope: ToolScope) -> str:
         """Count the call; returns a warning near a limit. Raises `ToolFailed` above one."""
@@ -221,9 +221,9 @@ class KnowledgeBaseSearch:
             rich.append(_rich(number, document, passages[0], len(text)))
         return _Part(shown, rich, notes)
 
-    async def _found(self, scope: ToolScope, where: Searched, asked: _Arguments, notes: Sequence[str]) -> _Part:
+    async def _found(self, scope: ToolScope, where: Searched, arguments: _Arguments, notes: Sequence[str]) -> _Part:
         try:
-            found = await self._reader.search(where, asked.query, asked.max_results)
+            found = await self._reader.search(where, arguments.query, arguments.max_results)
         except InvalidRequest as error:
             raise _failure("invalid_query", error.message) from error
         shown: list[Mapping[str, Json]] = []
@@ -247,11 +247,11 @@ class KnowledgeBaseSearch:
         return _Part(shown, rich, notes)
 
 
-def _must_reach(reach: SearchReach) -> None:
-    if reach.where.shelves or reach.restricted:
+def _must_reach(scope: SearchReach) -> None:
+    if scope.where.shelves or scope.restricted:
         return
-    if reach.refused:
-        names = "; ".join(f"“{name}”: {why}" for name, why in reach.refused)
+    if scope.refused:
+        names = "; ".join(f"“{name}”: {why}" for name, why in scope.refused)
         raise _failure("restricted", f"None of the knowledge bases may be read here. {names}")
     raise _failure(
         "not_configured", "No knowledge base and no project with files belongs to this conversation. Answer without."
@@ -278,7 +278,7 @@ def _unfinished(totals: ShelfTotals) -> str:
     return f"{totals.unfinished} of {totals.documents} documents {are} still being indexed"
 
 
-def _notes(totals: ShelfTotals, reach: SearchReach, *, whole: bool) -> list[str]:
+def _notes(totals: ShelfTotals, scope: SearchReach, *, whole: bool) -> list[str]:
     """Notes on what is missing and what is not. `whole`: all passages are returned."""
     unfinished = _unfinished(totals)
     made = [f"{unfinished}: search again later for what stands there."] if unfinished else []
@@ -288,7 +288,7 @@ def _notes(totals: ShelfTotals, reach: SearchReach, *, whole: bool) -> list[str]
         made.insert(0, "These are all passages that can be searched now.")
     elif totals.embedded < totals.passages:
         made.append(f"{totals.passages - totals.embedded} of {totals.passages} passages are found by words alone yet.")
-    made += [f"“{name}” was not searched: {why}" for name, why in reach.refused]
+    made += [f"“{name}” was not searched: {why}" for name, why in scope.refused]
     return made
 
 

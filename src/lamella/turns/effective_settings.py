@@ -188,12 +188,12 @@ def effort_before(decided: Sequence[Decision]) -> str | None:
 def difference(before: Sequence[ToolSpec], after: Sequence[ToolSpec]) -> str:
     """A description of new, changed and removed tools, or ""."""
     old, new = {tool.name: tool for tool in before}, {tool.name: tool for tool in after}
-    said = (
+    changes = (
         ("added", sorted(new.keys() - old.keys())),
         ("changed", sorted(name for name in new.keys() & old.keys() if new[name] != old[name])),
         ("removed", sorted(old.keys() - new.keys())),
     )
-    return "; ".join(f"{word} {', '.join(names)}" for word, names in said if names)
+    return "; ".join(f"{word} {', '.join(names)}" for word, names in changes if names)
 
 
 def offered(

@@ -220,7 +220,7 @@ class TurnLoader:
         models = [await self._models.open(run.model) for run in query.runs]
         names = [opened.model.facts.name for opened in models]
         _check_apart(names)
-        beginnings = await self._services.store.beginnings.beginnings(caller, conversation_id, names, query.place)
+        beginnings = await self._services.store.snapshots.snapshots(caller, conversation_id, names, query.place)
         first = beginnings[0]
         chosen, around = await self._around(caller, first.conversation, choices, keep=keep)
         setting = setting_of(chosen, choices, around, self.layouts, self._settings.thinking_effort)
@@ -280,9 +280,7 @@ class TurnLoader:
         facts, conversation = opened.model.facts, loaded.found.conversation.id
         if facts.name == loaded.run.model.facts.name:
             return None
-        [found] = await self._services.store.beginnings.beginnings(
-            caller, conversation, [facts.name], loaded.found.place
-        )
+        [found] = await self._services.store.snapshots.snapshots(caller, conversation, [facts.name], loaded.found.place)
         run = self._run_input(NewRun(loaded.run.id, name), opened, found, loaded.setting.effort, loaded.begun, "")
         run = replace(run, limit=await self._limit(opened))
         line = self._lines.get((conversation, opened.account, facts.name))
@@ -290,7 +288,7 @@ class TurnLoader:
 
     async def reopened(self, turn: TurnInput, model: str) -> CompactedHistory:
         """The history before a running turn, after its conversation was compacted."""
-        found = await self._services.store.beginnings.beginning(turn.caller, turn.conversation_id, model)
+        found = await self._services.store.snapshots.snapshot(turn.caller, turn.conversation_id, model)
         history = tuple(one for one in found.path if one.id != turn.turn.id)
         decisions = tuple(stored.decision for stored in found.decisions)
         return CompactedHistory(history, found.summaries, decisions, found.sent_before)
@@ -308,21 +306,26 @@ class TurnLoader:
         """The state of the conversation at the end of a closed session, with its current agent and project."""
         loaded = await self.current(caller, session.conversation_id)
         name = loaded.run.model.facts.name
-        found = await self._services.store.beginnings.beginning(caller, session.conversation_id, name, session.id)
+        found = await self._services.store.snapshots.snapshot(caller, session.conversation_id, name, session.id)
         setting = replace(loaded.setting, layout=layout_of(found, loaded.setting.layout))
         return replace(loaded, found=found, setting=setting)
 
     async def _form(
-        self, caller: Caller, snapshot: ConversationSnapshot, setting: EffectiveSettings, model: ModelFacts, told: str
+        self,
+        caller: Caller,
+        snapshot: ConversationSnapshot,
+        setting: EffectiveSettings,
+        model: ModelFacts,
+        context: str,
     ) -> FormChoice:
         """The layout in the session's form of dynamic context. If the form is not chosen yet, the whole path is
         read.
         """
         past = snapshot.path
-        if snapshot.session.number > 1 and form_is_open(snapshot, setting.layout, told):
+        if snapshot.session.number > 1 and form_is_open(snapshot, setting.layout, context):
             past = await self._services.store.turns.path(caller, snapshot.conversation.id)
         terms = Terms(model, setting.policy, self._settings.dynamic_form)
-        return chosen_form(snapshot, setting.layout, told, past, terms)
+        return chosen_form(snapshot, setting.layout, context, past, terms)
 
     async def _around(
         self, caller: Caller, conversation: Conversation, choices: Choices, *, keep: bool
@@ -330,13 +333,13 @@ class TurnLoader:
         """The conversation with this turn's agent, and its project."""
         chosen = with_agent(conversation, choices)
         try:
-            return chosen, await self._services.surroundings.of(caller, chosen, keep=keep)
+            return chosen, await self._services.agent_and_project.of(caller, chosen, keep=keep)
         except NotFound:
             if chosen.agent_id is None or choices.agent_id is not UNCHANGED:
                 raise
         # The conversation's own agent was deleted a moment ago: the turn goes on without it.
         chosen = replace(chosen, agent_id=None)
-        return chosen, await self._services.surroundings.of(caller, chosen, keep=keep)
+        return chosen, await self._services.agent_and_project.of(caller, chosen, keep=keep)
 
     async def _deleted(self, caller: Caller, known: Sequence[Decision], around: AgentAndProject) -> frozenset[str]:
         """Which of agent and project are not used any more because they are gone."""

@@ -222,11 +222,11 @@ async def _prices(packets: Iterable[AnyPacket], facts: FindFacts) -> Prices:
 
 def _run_end(run_id: str, container: StateContainer, packets: Sequence[AnyPacket], at: datetime) -> RunEnd:
     """The end of a run. One that ended before the process died keeps its status."""
-    said = next((packet for packet in reversed(packets) if isinstance(packet, RunFinished)), None)
+    finished = next((packet for packet in reversed(packets) if isinstance(packet, RunFinished)), None)
     status, error = TurnStatus.INTERRUPTED, None
-    if said is not None:
-        status = _STATUS.get(said.status, TurnStatus.FINISHED)
-        error = said.error
+    if finished is not None:
+        status = _STATUS.get(finished.status, TurnStatus.FINISHED)
+        error = finished.error
     return RunEnd(run_id, status, container.steps, container.ends, at, error)
 
 

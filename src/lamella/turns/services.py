@@ -59,7 +59,7 @@ class Services(AgentServices):
     """The store, and the source of a conversation's agent and project."""
 
     store: Store
-    surroundings: AgentAndProjectSource
+    agent_and_project: AgentAndProjectSource
     approvals: Approvals = field(default_factory=Approvals)
 
 
@@ -73,4 +73,4 @@ class StoredAgentAndProject:
         """See `AgentAndProjectSource.of`. A turn that has neither agent nor project costs no query."""
         if keep and conversation.agent_id is None and conversation.project_id is None:
             return AgentAndProject()
-        return await self._store.beginnings.surroundings(caller, conversation.id, conversation.agent_id, keep=keep)
+        return await self._store.snapshots.agent_and_project(caller, conversation.id, conversation.agent_id, keep=keep)

@@ -76,21 +76,21 @@ class FormChoice:
     decisions: tuple[Decision, ...] = ()
 
 
-def form_is_open(snapshot: ConversationSnapshot, layout: Layout, told: str) -> bool:
+def form_is_open(snapshot: ConversationSnapshot, layout: Layout, context: str) -> bool:
     """Whether a turn with this dynamic context decides the form of its session: it is the first with any."""
-    return layout.late is not None and bool(told) and _pinned(snapshot) is None
+    return layout.late is not None and bool(context) and _pinned(snapshot) is None
 
 
 def chosen_form(
-    snapshot: ConversationSnapshot, layout: Layout, told: str, past: Sequence[Turn], terms: Terms
+    snapshot: ConversationSnapshot, layout: Layout, context: str, past: Sequence[Turn], terms: Terms
 ) -> FormChoice:
-    """The layout in the form of the session of `snapshot`, for a turn with the dynamic context `told`.
+    """The layout in the form of the session of `snapshot`, for a turn with the dynamic context `context`.
 
     `past` are the earlier turns of the conversation.
     """
-    if not form_is_open(snapshot, layout, told):
+    if not form_is_open(snapshot, layout, context):
         return FormChoice(layout_of(snapshot, layout))
-    ahead = expected(past, max(1, snapshot.session.number - 1), count_tokens(told))
+    ahead = expected(past, max(1, snapshot.session.number - 1), count_tokens(context))
     rates = Rates.of(terms.model).with_gaps(_cold(past, terms.model))
     if terms.rule is not FormRule.PAYS:
         form, why = terms.rule.value, "the deployment says so"
@@ -113,8 +113,8 @@ def chosen_form(
         _LATE: ahead.late(),
     }
     outcome = f"{form}@{_place(snapshot)}"
-    said = f"in this session dynamic context {_PLACES[form]}: {why}"
-    decision = Decision(DecisionKind.SETTING, FORM_SUBJECT, outcome, "engine", said, numbers)
+    reason = f"in this session dynamic context {_PLACES[form]}: {why}"
+    decision = Decision(DecisionKind.SETTING, FORM_SUBJECT, outcome, "engine", reason, numbers)
     return FormChoice(_in_form(layout, form), (decision,))
 
 
@@ -186,8 +186,8 @@ class ChosenPrompt:
         text = knowledge_text(self.prompt)
         if not text:
             return conversation
-        said = (conversation.system_prompt.strip(), text)
-        return replace(conversation, system_prompt="\n\n".join(one for one in said if one))
+        texts = (conversation.system_prompt.strip(), text)
+        return replace(conversation, system_prompt="\n\n".join(one for one in texts if one))
 
 
 def chosen_prompt(
@@ -219,8 +219,8 @@ def completed(context: DynamicContext, chosen: KnowledgePrompt, agent: Agent | N
     """The dynamic context of a turn, with a needed text that its system prompt lacks: because another text was chosen,
     or because an agent's prompt replaces it.
     """
-    said = KnowledgePrompt.NONE if agent is not None and agent.replaces_system else chosen
-    if said.covers(context.prompt):
+    prompt_kind = KnowledgePrompt.NONE if agent is not None and agent.replaces_system else chosen
+    if prompt_kind.covers(context.prompt):
         return context
     texts = (knowledge_text(context.prompt), context.text)
     return replace(context, text="\n\n".join(text for text in texts if text), whys=(MISSING, *context.whys))

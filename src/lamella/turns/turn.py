@@ -247,7 +247,7 @@ class TurnEngine:
         In the running turn, the chosen run may have side effects from now on. Raises as `Store.go_to` does.
         """
         store, now = self._services.store, self._services.clock.now()
-        found = await store.beginnings.beginning(caller, conversation_id, "", place=place)
+        found = await store.snapshots.snapshot(caller, conversation_id, "", place=place)
         before = found.conversation
         if before.place == place:
             return before

@@ -56,10 +56,10 @@ class WithheldRequests:
 
     requests: frozenset[str]
     bases: frozenset[str]
-    told: tuple[str, ...]
+    reasons: tuple[str, ...]
 
     def __bool__(self) -> bool:
-        return bool(self.told)
+        return bool(self.reasons)
 
 
 def held_apart(data: ConversationData) -> WithheldRequests:
@@ -152,7 +152,7 @@ class Exporter:
         apart = held_apart(found)
         sent = await requests_sent(self.store, caller, found, apart.requests)
         self._leave(found, missing)
-        missing.told.extend(apart.told)
+        missing.reasons.extend(apart.reasons)
         facts = self._facts(found)
         projects = await self._projects(caller, found, missing)
         standing = self._standing(found)
@@ -165,7 +165,7 @@ class Exporter:
         changed = {entry.base for entry in entries if isinstance(entry, BaseChange)}
         head.knowledge_bases = [TraceBase(base) for base in sorted(changed)]
         head.exported = TraceExported(
-            at=self.clock.now(), version=__version__, content=missing.placeholders is None, not_carried=missing.told
+            at=self.clock.now(), version=__version__, content=missing.placeholders is None, not_carried=missing.reasons
         )
         return Trace(head, _in_order(entries))
 

@@ -26,11 +26,11 @@ class Missing:
     """What of a conversation is not carried. `placeholders` stand for names, where names are not carried either."""
 
     placeholders: Placeholders | None
-    told: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
 
     def add(self, what: str) -> None:
         """Note that this is not carried."""
-        self.told.append(what)
+        self.reasons.append(what)
 
     def named(self, name: str) -> str:
         """How something is named here that somebody gave a name."""

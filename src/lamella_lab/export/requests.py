@@ -97,12 +97,12 @@ def usage_of(usage: Usage | None) -> TraceUsage | None:
 
 def answer_of(record: RequestRecord, sent: TraceSent, text: str | None, late: int = 0) -> TraceAnswer:
     """What came back of a request beside the turns; `text` goes before what is stored of it."""
-    said = record.said
-    stored = said.text if said is not None else ""
+    response = record.said
+    stored = response.text if response is not None else ""
     return TraceAnswer(
         text=stored if text is None else text,
         late=late,
-        stop_reason=said.stop_reason if said is not None and said.stop_reason != "end_turn" else None,
-        calls=said.called if said is not None else False,
+        stop_reason=response.stop_reason if response is not None and response.stop_reason != "end_turn" else None,
+        calls=response.called if response is not None else False,
         sent=sent,
     )

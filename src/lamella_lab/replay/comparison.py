@@ -31,10 +31,12 @@ def pairs() -> list[tuple[str, str]]:
     return [USUAL, *sorted((own | planned) - {USUAL})]
 
 
-async def in_all_layouts(trace: Trace, options: ReplayOptions, ground: ReplayEnvironment) -> list[LayoutReplay]:
+async def in_all_layouts(trace: Trace, options: ReplayOptions, environment: ReplayEnvironment) -> list[LayoutReplay]:
     """Replay the trace in every layout; what else `options` say holds for each."""
     return [
-        LayoutReplay(layout, policy, await replay(trace, replace(options, layout=layout, marker_policy=policy), ground))
+        LayoutReplay(
+            layout, policy, await replay(trace, replace(options, layout=layout, marker_policy=policy), environment)
+        )
         for layout, policy in pairs()
     ]
 

@@ -143,7 +143,7 @@ class ReplayedConversation:
         if settings.compaction_model is not None:
             second = ReplaySummaryModel(self._models, settings.compaction_model, settings.compaction_choice)
         self._core = build_core(
-            self._services, self._models, replace(parts, queue=QueueSettings()), jobs=self.jobs, second=second
+            self._services, self._models, replace(parts, queue=QueueSettings()), jobs=self.jobs, summary_model=second
         )
         await self._core.chat.start()
 

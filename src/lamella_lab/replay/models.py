@@ -20,10 +20,10 @@ class ReplayModels:
     """A `ModelSource`. Who makes a model is the trace's account, else what its table says, else what its name says."""
 
     def __init__(
-        self, ground: ReplayEnvironment, url: str, head: TraceHead, playback: Playback, table: ModelTable
+        self, environment: ReplayEnvironment, url: str, head: TraceHead, playback: Playback, table: ModelTable
     ) -> None:
         self.playback = playback
-        self._ground = ground
+        self._ground = environment
         self._url = url
         self._provider = head.account.provider
         self._table = table.with_rows(head.models, "the trace")

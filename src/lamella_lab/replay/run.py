@@ -161,18 +161,18 @@ LONGEST = 100_000
 
 
 async def replay(
-    trace: Trace, options: ReplayOptions | None = None, ground: ReplayEnvironment | None = None
+    trace: Trace, options: ReplayOptions | None = None, environment: ReplayEnvironment | None = None
 ) -> ReplayReport:
     """Run a trace; raises `InvalidRequest` for one that can't be, `ConfigurationError` for a file of models that can't,
     and what the engine raises before a turn begins.
 
-    `ground` may be shared by replays that follow each other.
+    `environment` may be shared by replays that follow each other.
     """
     options = options or ReplayOptions()
     trace, table = applied(trace, options), ModelTable.read(options.models)
     async with AsyncExitStack() as stack:
-        stands = ground or ReplayEnvironment()
-        if ground is None:
+        stands = environment or ReplayEnvironment()
+        if environment is None:
             stack.push_async_callback(stands.close)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lamella-replay-")))
         store = await stack.enter_async_context(stands.store(folder))

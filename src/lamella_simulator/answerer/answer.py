@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lamella_simulator.answerer import wording
-from lamella_simulator.answerer.conversation import Called, Conversation, Document, Heard
+from lamella_simulator.answerer.conversation import Called, Conversation, Document, PastMessage
 from lamella_simulator.answerer.ranking import Candidate, Match, Query, candidates, central, distinct, rank
 from lamella_simulator.answerer.words import terms, words
 from lamella_simulator.replies import Reply, ToolCall
@@ -271,7 +271,9 @@ def quoted(chosen: Sequence[Candidate]) -> tuple[list[str], list[Document]]:
 def summarise_conversation(conversation: Conversation) -> Reply:
     """The central sentences of what was said, as a document of its own would be."""
     said = [
-        piece.text for piece in conversation.pieces if isinstance(piece, Heard) and piece.role in ("user", "assistant")
+        piece.text
+        for piece in conversation.pieces
+        if isinstance(piece, PastMessage) and piece.role in ("user", "assistant")
     ]
     talk = Document(0, "this conversation", "", "\n\n".join(said[:-1]), None, 0)
     chosen = central(candidates([talk]), MOST_QUOTES)
@@ -294,7 +296,7 @@ def search(conversation: Conversation, question: Question) -> Reply | None:
     """A call of the search, once in a turn, where the tool is offered and bases are announced."""
     if TOOL not in conversation.tools or question.wish != "answer" or has_searched(conversation):
         return None
-    if not any(isinstance(piece, Heard) and ANNOUNCED in piece.text for piece in conversation.pieces):
+    if not any(isinstance(piece, PastMessage) and ANNOUNCED in piece.text for piece in conversation.pieces):
         return None
     return Reply(
         text=wording.SEARCHING,
@@ -320,7 +322,7 @@ def restricted(conversation: Conversation) -> str:
 
 def _parts(conversation: Conversation) -> Iterator[dict[str, object]]:
     for piece in conversation.turn:
-        if not isinstance(piece, Heard) or piece.role != "tool" or '"restricted"' not in piece.text:
+        if not isinstance(piece, PastMessage) or piece.role != "tool" or '"restricted"' not in piece.text:
             continue
         try:
             value = json.loads(piece.text)
@@ -350,7 +352,7 @@ def safe_summary(conversation: Conversation) -> Reply | None:
 
 
 def _summary_asked(piece: object) -> dict[str, Any] | None:
-    if not isinstance(piece, Heard) or piece.role != "user" or '"passages_are":' not in piece.text:
+    if not isinstance(piece, PastMessage) or piece.role != "user" or '"passages_are":' not in piece.text:
         return None
     try:
         made = json.loads(piece.text)

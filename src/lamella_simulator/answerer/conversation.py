@@ -72,7 +72,7 @@ SENT = re.compile(r"\s*\n?\[Sent: [^\]\n]*\]\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class PastMessage:
     """A text in the window."""
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -87,7 +87,7 @@ class Called:
     arguments: dict[str, Any]
 
 
-Piece = Heard | Called
+Piece = PastMessage | Called
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Conversation:
         """What people and tools said after whatever the model said or called last."""
         own = [i for i, p in enumerate(self.pieces) if isinstance(p, Called) or p.role == "assistant"]
         said = self.pieces[max(own, default=-1) + 1 :]
-        return "\n".join(piece.text for piece in said if isinstance(piece, Heard) and piece.role != "system")
+        return "\n".join(piece.text for piece in said if isinstance(piece, PastMessage) and piece.role != "system")
 
     @property
     def turn(self) -> tuple[Piece, ...]:
@@ -130,7 +130,7 @@ class Conversation:
         """Where people's words tell when they were sent, a text that does not is context that came with them."""
         asked: list[tuple[int, str, bool]] = []
         for index, piece in enumerate(self.pieces):
-            if isinstance(piece, Heard) and piece.role == "user" and not find_documents(piece.text):
+            if isinstance(piece, PastMessage) and piece.role == "user" and not find_documents(piece.text):
                 said = REMINDER.sub("", piece.text)
                 text = SENT.sub("", said).strip()
                 if text:
@@ -141,5 +141,5 @@ class Conversation:
 
 def documents_in(pieces: Iterable[Piece]) -> Iterable[Document]:
     for group, piece in enumerate(pieces):
-        if isinstance(piece, Heard) and piece.role != "assistant":
+        if isinstance(piece, PastMessage) and piece.role != "assistant":
             yield from find_documents(piece.text, group)

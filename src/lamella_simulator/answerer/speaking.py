@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from lamella_simulator.answerer.answer import reply as answer
-from lamella_simulator.answerer.conversation import SENT, Conversation, Heard
+from lamella_simulator.answerer.conversation import SENT, Conversation, PastMessage
 from lamella_simulator.answerer.sentences import split
 from lamella_simulator.replies import Reply
 
@@ -45,7 +45,9 @@ def recap(script: Reply | None, conversation: Conversation) -> str:
     kept = list(facts(conversation))
     if kept:
         return "\n".join(kept)
-    heard = [p.text for p in conversation.pieces if isinstance(p, Heard) and p.role != "system" and p.text.strip()]
+    heard = [
+        p.text for p in conversation.pieces if isinstance(p, PastMessage) and p.role != "system" and p.text.strip()
+    ]
     opened = [sentence.text[:LONGEST] for text in heard[-MOST:] for sentence in split(text)[:1]]
     return "\n".join(opened) or "Nothing was said."
 
@@ -71,7 +73,7 @@ def to_summarise(conversation: Conversation) -> list[str]:
     sessions are left out, and so is what follows the last of these messages and its answer; of the request's own words
     only the material is read.
     """
-    heard = [piece for piece in conversation.pieces if isinstance(piece, Heard)]
+    heard = [piece for piece in conversation.pieces if isinstance(piece, PastMessage)]
     last = max((place for place, piece in enumerate(heard) if piece.role == "assistant"), default=-1)
     asking = next((place for place in range(last + 1, len(heard)) if INDEX.search(heard[place].text)), None)
     if asking is None:
@@ -87,11 +89,11 @@ def _listed(line: re.Match[str]) -> int:
     return 1 + (int(line["after"] or 1) if line["more"] else 0)
 
 
-def _end(heard: Sequence[Heard], count: int) -> int:
+def _end(heard: Sequence[PastMessage], count: int) -> int:
     """Where the question stands that follows so many of them; the end if there is none."""
     asked = [place for place, piece in enumerate(heard) if piece.role == "user" and SENT.search(piece.text)]
     return asked[count] if 0 < count < len(asked) else len(heard)
 
 
-def _without_earlier(piece: Heard) -> str:
+def _without_earlier(piece: PastMessage) -> str:
     return EARLIER.sub("", piece.text) if piece.role != "assistant" else piece.text

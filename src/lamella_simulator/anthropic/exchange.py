@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lamella_simulator import sealing
 from lamella_simulator.access import Call
-from lamella_simulator.answerer.conversation import Called, Conversation, Heard, Piece
+from lamella_simulator.answerer.conversation import Called, Conversation, PastMessage, Piece
 from lamella_simulator.anthropic import editing, thinking
 from lamella_simulator.anthropic.encoder import MessageEncoder, full_usage
 from lamella_simulator.anthropic.history import check_history
@@ -291,15 +291,15 @@ def pieces(blocks: Sequence[WireBlock]) -> Iterator[Piece]:
             arguments = block.raw.get("input")
             yield Called(str(block.raw.get("name", "")), arguments if isinstance(arguments, dict) else {})
         elif block.kind == "tool_result":
-            yield Heard("tool", text_of(block.bare))
+            yield PastMessage("tool", text_of(block.bare))
         elif block.kind == "compaction":
-            yield Heard("system", text_of(block.bare))
+            yield PastMessage("system", text_of(block.bare))
         elif block.kind == "text":
             text = str(block.raw.get("text", ""))
             match block.role:
                 case "user":
-                    yield Heard("user", text)
+                    yield PastMessage("user", text)
                 case "assistant":
-                    yield Heard("assistant", text)
+                    yield PastMessage("assistant", text)
                 case _:
-                    yield Heard("system", text)
+                    yield PastMessage("system", text)

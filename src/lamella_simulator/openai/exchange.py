@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from lamella_simulator.access import Call
-from lamella_simulator.answerer.conversation import Called, Conversation, Heard, Piece
+from lamella_simulator.answerer.conversation import Called, Conversation, PastMessage, Piece
 from lamella_simulator.blocks import Json, Prefix
 from lamella_simulator.cache import openai as cache
 from lamella_simulator.cache.ledger import Ledger, Outcome
@@ -146,13 +146,13 @@ def pieces(message: ChatMessage) -> Iterator[Piece]:
             text = str(part.get("text", ""))
             match message.role:
                 case "user":
-                    yield Heard("user", text)
+                    yield PastMessage("user", text)
                 case "assistant":
-                    yield Heard("assistant", text)
+                    yield PastMessage("assistant", text)
                 case "tool":
-                    yield Heard("tool", text)
+                    yield PastMessage("tool", text)
                 case _:
-                    yield Heard("system", text)
+                    yield PastMessage("system", text)
 
 
 def arguments_of(text: Any) -> dict[str, Any]:

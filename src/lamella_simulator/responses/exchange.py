@@ -9,7 +9,7 @@ import msgspec
 
 from lamella_simulator import sealing
 from lamella_simulator.access import Call
-from lamella_simulator.answerer.conversation import Called, Conversation, Heard, Piece
+from lamella_simulator.answerer.conversation import Called, Conversation, PastMessage, Piece
 from lamella_simulator.blocks import Json, Prefix, encode
 from lamella_simulator.cache.ledger import Outcome
 from lamella_simulator.diagnosing import difference, fingerprint
@@ -60,7 +60,7 @@ class ResponsesExchange(OpenAIExchange[ResponsesRequest]):
     def conversation(self) -> Conversation:
         request = self.request
         names = callable_names(request.tool_choice, request.tools)
-        said = [Heard("system", request.instructions)] if request.instructions else []
+        said = [PastMessage("system", request.instructions)] if request.instructions else []
         return Conversation((*said, *(p for item in request.items for p in pieces(item, self.settings.seed))), names)
 
     @property
@@ -204,7 +204,7 @@ def message_of(item: Json, id: str) -> Json:
 def pieces(item: Json, seed: int) -> Iterator[Piece]:
     """The texts and calls of an item, for the answerer."""
     if kind_of(item) == "compaction":
-        yield Heard("system", opened(item, Compacted, seed).summary)
+        yield PastMessage("system", opened(item, Compacted, seed).summary)
         return
     if kind_of(item) == "function_call":
         yield Called(str(item.get("name", "")), arguments_of(item.get("arguments")))
@@ -215,10 +215,10 @@ def pieces(item: Json, seed: int) -> Iterator[Piece]:
         text = str(part.get("text", ""))
         match role_of(item):
             case "user":
-                yield Heard("user", text)
+                yield PastMessage("user", text)
             case "assistant":
-                yield Heard("assistant", text)
+                yield PastMessage("assistant", text)
             case "result":
-                yield Heard("tool", text)
+                yield PastMessage("tool", text)
             case _:
-                yield Heard("system", text)
+                yield PastMessage("system", text)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lamella_simulator.answerer.answer import reply
-from lamella_simulator.answerer.conversation import Called, Conversation, Heard, Piece
+from lamella_simulator.answerer.conversation import Called, Conversation, PastMessage, Piece
 from lamella_simulator.replies import Reply
 from lamella_simulator.testing import InProcess
 from measures import MOST_GROWTH, growth
@@ -30,9 +30,9 @@ three months' notice, as shown in [4].
 VERTRAG = "Die Kündigungsfrist beträgt sechs Wochen. Die Kaution wird nach z.B. zwei Monaten erstattet."
 
 
-def documents(*entries: Json, prefix: str = "Files of this conversation:\n") -> Heard:
+def documents(*entries: Json, prefix: str = "Files of this conversation:\n") -> PastMessage:
     numbered = [{"document": index, **entry} for index, entry in enumerate(entries, start=1)]
-    return Heard("user", prefix + json.dumps({"documents": numbered}, ensure_ascii=False))
+    return PastMessage("user", prefix + json.dumps({"documents": numbered}, ensure_ascii=False))
 
 
 LEASE_FILE: Json = {"title": "lease.pdf", "metadata": "2 pages", "contents": LEASE}
@@ -41,13 +41,13 @@ LISTED: Json = {"title": "report.pdf", "file_id": "f1"}
 
 
 def ask(*pieces: Piece | str, tools: tuple[str, ...] = ()) -> Reply:
-    said = tuple(Heard("user", piece) if isinstance(piece, str) else piece for piece in pieces)
+    said = tuple(PastMessage("user", piece) if isinstance(piece, str) else piece for piece in pieces)
     return reply(Conversation(said, frozenset(tools)))
 
 
-def result(contents: str, **more: object) -> Heard:
+def result(contents: str, **more: object) -> PastMessage:
     entry = {"document": 1, "title": "report.pdf", "file_id": "f1", "contents": contents}
-    return Heard("tool", json.dumps({"documents": [entry], **more}))
+    return PastMessage("tool", json.dumps({"documents": [entry], **more}))
 
 
 def test_an_answer_quotes_the_best_sentence_with_its_number() -> None:
@@ -126,7 +126,9 @@ def test_a_follow_up_takes_words_from_the_question_before() -> None:
         {"title": "north.txt", "contents": "Revenue in the north was 12 million. It rains there."},
         {"title": "south.txt", "contents": "The sun shines. Revenue in the south was 7 million."},
     )
-    answer = ask(files, "What was the revenue in the first document?", Heard("assistant", "12"), "And the second one?")
+    answer = ask(
+        files, "What was the revenue in the first document?", PastMessage("assistant", "12"), "And the second one?"
+    )
     assert "“Revenue in the south was 7 million.” [2]" in answer.text
     assert "[1]" not in answer.text
 
@@ -202,18 +204,18 @@ def test_it_reads_on_twice_and_then_admits_defeat() -> None:
 
 def test_a_file_that_cannot_be_read_is_not_read_again() -> None:
     call = Called("read_file", {"file_id": "f1"})
-    answer = ask(documents(LISTED), "Revenue?", call, Heard("tool", "error: gone"), tools=("read_file",))
+    answer = ask(documents(LISTED), "Revenue?", call, PastMessage("tool", "error: gone"), tools=("read_file",))
     assert not answer.tool_calls
     assert "could not read **report.pdf**" in answer.text
 
 
 def test_a_text_pruned_since_is_read_again_in_a_new_turn() -> None:
-    earlier = (documents(LISTED), "Revenue?", Called("read_file", {"file_id": "f1"}), Heard("tool", "[pruned]"))
-    answer = ask(*earlier, Heard("assistant", "5"), "And the costs of the report?", tools=("read_file",))
+    earlier = (documents(LISTED), "Revenue?", Called("read_file", {"file_id": "f1"}), PastMessage("tool", "[pruned]"))
+    answer = ask(*earlier, PastMessage("assistant", "5"), "And the costs of the report?", tools=("read_file",))
     assert answer.tool_calls
 
 
-BASES = Heard("user", "Knowledge bases that can be searched here:\n- Flats (id: kb_1)")
+BASES = PastMessage("user", "Knowledge bases that can be searched here:\n- Flats (id: kb_1)")
 ASKED = "How much is the rent?\n[Sent: Monday, 2 March 2026 09:00]"
 SEARCHED = Called("knowledge_base_search", {"query": "How much is the rent?"})
 
@@ -228,7 +230,7 @@ def test_knowledge_bases_are_searched_once_and_quoted() -> None:
     assert (call.name, call.arguments) == ("knowledge_base_search", {"query": "How much is the rent?"})
     answer = search(*asked, SEARCHED, result("The rent is EUR 900 a month."))
     assert (answer.tool_calls, answer.text) == ((), "In **report.pdf**:\n\n“The rent is EUR 900 a month.” [1]")
-    nothing = search(*asked, SEARCHED, Heard("tool", '{"documents": [], "note": "Nothing was found."}'))
+    nothing = search(*asked, SEARCHED, PastMessage("tool", '{"documents": [], "note": "Nothing was found."}'))
     assert (nothing.tool_calls, "found no sentence" in nothing.text) == ((), True)
 
 
@@ -241,7 +243,7 @@ def test_no_base_is_searched_where_none_is_named_or_a_document_answers() -> None
 def test_what_a_restricted_base_lets_out_is_told_in_its_words() -> None:
     part = {"knowledge_base": "Flats", "access": "restricted", "decision": "answer", "summary": "They deal with it."}
     refused = {"knowledge_base": "Cars", "access": "restricted", "decision": "refuse", "what_to_do": "Ask its owner."}
-    told = Heard("tool", json.dumps({"restricted": [part, refused]}))
+    told = PastMessage("tool", json.dumps({"restricted": [part, refused]}))
     answer = search(ASKED, BASES, SEARCHED, told)
     assert "**Flats** may only be used in part: They deal with it." in answer.text
     assert "**Cars** may only be used in part: Ask its owner." in answer.text

@@ -113,8 +113,8 @@ class RunRecord:
     @property
     def answer(self) -> str:
         """The answer: the texts of its steps, separated by blank lines."""
-        said = ("".join(part.text for part in step.parts if isinstance(part, Text)) for step in self.steps)
-        return "\n\n".join(text for text in said if text)
+        texts = ("".join(part.text for part in step.parts if isinstance(part, Text)) for step in self.steps)
+        return "\n\n".join(text for text in texts if text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def chunk_id(document_id: str, passage: StoredPassage) -> str:
     return f"{document_id}:{passage.start}"
 
 
-def told(question: str, passages: Sequence[Masked], form: Sequence[FormField] = ()) -> str:
+def question_json(question: str, passages: Sequence[Masked], form: Sequence[FormField] = ()) -> str:
     """One JSON object: every passage is a string in it, so that no text can end the data and begin an instruction."""
     texts: list[Json] = [
         {"number": number, "text": passage.text} for number, passage in enumerate(passages, 1) if passage.text
@@ -116,4 +116,4 @@ def shown_in_logs(chunks: Sequence[Chunk]) -> list[dict[str, Json]]:
 
 def version_of(passages: Sequence[Masked]) -> str:
     """A fingerprint of what is shown; whatever changes in the documents or terms of it changes it."""
-    return blake2b(told("", passages).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return blake2b(question_json("", passages).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -42,16 +42,16 @@ from lamella.knowledge.restricted.material import (
     Chunk,
     Material,
     masked,
+    question_json,
     shown_in_logs,
     to_rewrite,
-    told,
     version_of,
 )
 from lamella.knowledge.restricted.summary import COUNTED, Reason, Reply, SafeSummary, picked_of, reply_of, rewritten_of
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ModelReply:
     """What a second model said. `whole`: it came to its own end, and called nothing."""
 
     text: str
@@ -59,12 +59,12 @@ class Heard:
     usage: Usage = field(default_factory=Usage)
 
 
-class SecondModel(Protocol):
+class MaskedModel(Protocol):
     """A model of the deployment's choice; no caller chooses it (`app`)."""
 
     name: str
 
-    async def ask(self, prompt: str, material: str) -> Heard:
+    async def ask(self, prompt: str, material: str) -> ModelReply:
         """Its answer. Raises a `LamellaError` when it can't be asked; what that error says may hold protected text and
         is shown to nobody.
 
@@ -183,7 +183,7 @@ class SafeAnswers:
 
     def __init__(
         self,
-        model: SecondModel | None,
+        model: MaskedModel | None,
         settings: SafeSettings | None = None,
         lexicons: Callable[[], Mapping[str, Lexicon]] | None = None,
     ) -> None:
@@ -324,7 +324,7 @@ _NOT_THERE = SafeSummary(Reason.NOT_IN_DOCUMENTS)
 class _Answering:
     """One question on its way through the second model."""
 
-    model: SecondModel
+    model: MaskedModel
     question: Question
     chunks: Sequence[Chunk]
     material: Material
@@ -355,7 +355,7 @@ class _Answering:
         if self.question.level is not RestrictedLevel.SUMMARY:
             return await self._filled_in(shown)
         self._log(PROMPT, question=shown, passages=shown_in_logs(self.chunks))
-        heard = await self.model.ask(PROMPT, told(shown, self.material.passages))
+        heard = await self.model.ask(PROMPT, question_json(shown, self.material.passages))
         reply = reply_of(heard.text) if heard.whole else None
         if reply is None:
             return _Asked(Reason.BAD_OUTPUT, usage=heard.usage)
@@ -371,7 +371,7 @@ class _Answering:
     async def _filled_in(self, shown: str) -> _Asked:
         form = self.question.form
         self._log(FORM, question=shown, passages=shown_in_logs(self.chunks))
-        heard = await self.model.ask(FORM, told(shown, self.material.passages, form))
+        heard = await self.model.ask(FORM, question_json(shown, self.material.passages, form))
         reply = picked_of(heard.text, form) if heard.whole else None
         return _Asked(reply or Reason.BAD_OUTPUT, usage=heard.usage)
 

@@ -274,8 +274,8 @@ async def create_conversation(
 ) -> ConversationObject:
     """A new conversation."""
     sent = body.model_dump()
-    asked = NewConversation(**sent | effort_field(sent))
-    return conversation_object(await app.conversations.create(caller, asked, key))
+    request = NewConversation(**sent | effort_field(sent))
+    return conversation_object(await app.conversations.create(caller, request, key))
 
 
 @router.get("/conversations")
@@ -299,11 +299,11 @@ async def patch_conversation(
     After a change of the thinking effort the answer has `cache_lost`: what the next request can't read from the cache.
     """
     sent = body.model_dump(exclude_unset=True)
-    asked = ConversationEdit(**sent | effort_field(sent))
-    if asked.thinking_effort is UNCHANGED:
-        return conversation_object(await app.conversations.change(caller, conversation_id, asked))
+    edit = ConversationEdit(**sent | effort_field(sent))
+    if edit.thinking_effort is UNCHANGED:
+        return conversation_object(await app.conversations.change(caller, conversation_id, edit))
     before = await app.sessions.effort(caller, conversation_id)
-    changed = conversation_object(await app.conversations.change(caller, conversation_id, asked))
+    changed = conversation_object(await app.conversations.change(caller, conversation_id, edit))
     changed.cache_lost = cache_loss_object(await app.sessions.lost_since(caller, conversation_id, before))
     return changed
 

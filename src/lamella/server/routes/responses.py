@@ -138,12 +138,12 @@ async def create_response(
     `conversation` or `previous_response_id` names the history; without either a new conversation begins. Other fields
     of an `ExecutionRequest` are in `metadata`.
     """
-    asked = asked_of(from_openai(body))
-    turn_id = await app.begin(await _placed(app, identity, asked), identity, key=key)
+    response_request = asked_of(from_openai(body))
+    turn_id = await app.begin(await _placed(app, identity, response_request), identity, key=key)
     turn = await app.store.turns.turn(identity.caller, turn_id)
-    writer = ResponseWriter(turn, asked.request.metadata)
+    writer = ResponseWriter(turn, response_request.request.metadata)
     packets = app.packets(turn_id, identity)
-    if asked.streams:
+    if response_request.streams:
         return EventStream(_written(writer, packets), request.state.silence)
     async for packet in packets:
         writer.take(packet)

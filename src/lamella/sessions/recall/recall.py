@@ -114,8 +114,8 @@ class Recall:
             await self._store.conversations.conversation(caller, conversation_id)
         await self._catch_up(caller, conversation_id)
         vector, without = await self._vector(caller, words, conversation_id)
-        asked = RecallQuery(query_terms(words), self._embedder.space, vector, conversation_id, limit)
-        found = await self._index.search(caller, asked)
+        recall_query = RecallQuery(query_terms(words), self._embedder.space, vector, conversation_id, limit)
+        found = await self._index.search(caller, recall_query)
         return replace(found, without=without or ("" if found.hits else self.words_only))
 
     async def source(self, caller: Caller, conversation_id: str | None, reference: str) -> Source:

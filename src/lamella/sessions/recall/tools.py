@@ -96,12 +96,12 @@ class SearchConversation:
 
     async def run(self, scope: ToolScope, call: Invocation) -> str | ToolOutput:
         """See `Tool.run`. Passages as JSON, the best first."""
-        asked = msgspec.convert(call.arguments, _Search)
-        if asked.all_conversations and not self._everywhere:
+        arguments = msgspec.convert(call.arguments, _Search)
+        if arguments.all_conversations and not self._everywhere:
             raise ToolFailed("Only this conversation can be searched.")
-        where = None if asked.all_conversations else scope.conversation_id
+        where = None if arguments.all_conversations else scope.conversation_id
         try:
-            found = await self._recall.search(scope.caller, asked.query, where, asked.limit)
+            found = await self._recall.search(scope.caller, arguments.query, where, arguments.limit)
         except InvalidRequest as error:
             raise ToolFailed(error.message) from error
         if not found.hits:
@@ -125,19 +125,19 @@ class ReadMessage:
 
     async def run(self, scope: ToolScope, call: Invocation) -> str | ToolOutput:
         """See `Tool.run`. One piece of the text as JSON."""
-        asked = msgspec.convert(call.arguments, _Read)
+        arguments = msgspec.convert(call.arguments, _Read)
         rich = ""
-        if (held := _in_window(scope.turns, asked.id)) is not None:
+        if (held := _in_window(scope.turns, arguments.id)) is not None:
             content, about = held
         else:
-            source = await self._source(scope, asked.id)
+            source = await self._source(scope, arguments.id)
             content, about, rich = source.content, _about(source), quoting(source.made_from)
-        if asked.offset > len(content):
+        if arguments.offset > len(content):
             raise ToolFailed(f"offset must be between 0 and {len(content)}.")
-        end = min(asked.offset + PIECE, len(content))
+        end = min(arguments.offset + PIECE, len(content))
         more: dict[str, Json] = {"next_offset": end} if end < len(content) else {}
-        place: dict[str, Json] = {"characters": f"{asked.offset} to {end} of {len(content)}"}
-        return ToolOutput(encode_text({**about, **place, "text": content[asked.offset : end], **more}), rich=rich)
+        place: dict[str, Json] = {"characters": f"{arguments.offset} to {end} of {len(content)}"}
+        return ToolOutput(encode_text({**about, **place, "text": content[arguments.offset : end], **more}), rich=rich)
 
     async def _source(self, scope: ToolScope, reference: str) -> Source:
         for where in (scope.conversation_id, None) if self._everywhere else (scope.conversation_id,):

@@ -29,7 +29,7 @@ from lamella.storage.conversations.paths import find_records, line_of
 from lamella.storage.conversations.sessions import followed_run, move_to_session
 from lamella.storage.conversations.turns import check_head
 from lamella.storage.database import Rows, reads, writes
-from lamella.storage.rows import find_row, mine, page_rows, record
+from lamella.storage.rows import find_row, owned_by, page_rows, record
 from lamella.storage.tables import conversations, messages, runs, turns
 
 
@@ -56,7 +56,7 @@ def _path_rows(
 def _before(connection: Connection, caller: Caller, conversation: Conversation, turn_id: str) -> Place:
     """What a turn follows; nothing for one that is not here."""
     query = select(turns.c.parent_id, turns.c.parent_run_id).where(
-        *mine(turns, caller, turn_id), turns.c.conversation_id == conversation.id
+        *owned_by(turns, caller, turn_id), turns.c.conversation_id == conversation.id
     )
     row = connection.execute(query).first()
     return Place(*row) if row is not None else Place()
@@ -105,7 +105,7 @@ class BranchRows(Rows):
         of_message = select(messages.c.turn_id, messages.c.run_id).where(messages.c.id == message_id)
         of_run = select(runs.c.turn_id, runs.c.id).where(runs.c.id == message_id)
         row = connection.execute(of_message).first() or connection.execute(of_run).first()
-        here = mine(turns, caller, row[0] if row is not None else "")
+        here = owned_by(turns, caller, row[0] if row is not None else "")
         query = select(turns.c.id).where(*here, turns.c.conversation_id == conversation_id)
         if row is None or connection.execute(query).first() is None:
             raise NotFound(
@@ -158,7 +158,7 @@ class BranchRows(Rows):
             move_to_session(connection, caller, conversation, session)
         connection.execute(
             update(conversations)
-            .where(*mine(conversations, caller, conversation_id))
+            .where(*owned_by(conversations, caller, conversation_id))
             .values(updated_at=at, head=place.turn_id, head_run_id=place.run_id, forked=True)
         )
         decide(connection, self._ids, caller, Moment(conversation_id, at, place.turn_id), decided)

@@ -27,7 +27,7 @@ from lamella.storage.jobs import forget_jobs
 from lamella.storage.keys import forget_conversation_keys
 from lamella.storage.library import find_agent, find_project
 from lamella.storage.recall.sources import forget_recall
-from lamella.storage.rows import find_row, mine, page_rows, recorder, values
+from lamella.storage.rows import find_row, owned_by, page_rows, recorder, values
 from lamella.storage.tables import conversations, jobs, sessions, turns
 
 _conversation_of = recorder(Conversation, conversations.c)
@@ -118,7 +118,7 @@ class ConversationRows(Rows):
         if conversation.running_turn is not None and not changed.keys().isdisjoint(_WINDOW):
             raise turn_in_progress(conversation.running_turn)
         _check_mine(connection, caller, changed.get("agent_id"), changed.get("project_id"))
-        this = mine(conversations, caller, conversation_id)
+        this = owned_by(conversations, caller, conversation_id)
         connection.execute(update(conversations).where(*this).values(updated_at=at, **changed))
         decide(connection, self._ids, caller, Moment(conversation_id, at, conversation.head), change.decisions)
         return shown_conversation(connection, caller, conversation_id)
@@ -137,7 +137,7 @@ class ConversationRows(Rows):
         """
         titled = (
             update(conversations)
-            .where(*mine(conversations, caller, conversation_id), conversations.c.titled_by == "words")
+            .where(*owned_by(conversations, caller, conversation_id), conversations.c.titled_by == "words")
             .values(title=title, titled_by="model", title_made_from=made_from)
         )
         find_conversation(connection, caller, conversation_id)
@@ -159,7 +159,7 @@ class ConversationRows(Rows):
             or_(subject == conversation_id, subject.in_(own_sessions), subject.in_(own_turns)),
         )
         forget_recall(connection, caller, conversation_id)
-        connection.execute(delete(conversations).where(*mine(conversations, caller, conversation_id)))
+        connection.execute(delete(conversations).where(*owned_by(conversations, caller, conversation_id)))
 
     @reads
     def decisions(self, connection: Connection, caller: Caller, conversation_id: str) -> tuple[StoredDecision, ...]:

@@ -58,8 +58,10 @@ def find_decision_page(
     connection: Connection, caller: Caller, conversation_id: str, query: PageQuery
 ) -> Page[StoredDecision]:
     """A page of them."""
-    mine = select(decisions).where(decisions.c.conversation_id == conversation_id, decisions.c.owner == caller.user_id)
-    return page(connection, mine, decisions.c.id, query, _decision_of)
+    owned_by = select(decisions).where(
+        decisions.c.conversation_id == conversation_id, decisions.c.owner == caller.user_id
+    )
+    return page(connection, owned_by, decisions.c.id, query, _decision_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,8 @@ class Tree:
             parting = self._parting(stored.turn_id, index)
             if parting + 1 < len(path) and self.nodes[str(path[parting + 1].turn_id)].started_at < stored.at:
                 continue
-            mine = stored.run_id is None or followed.get(stored.turn_id) in (None, stored.run_id)
-            found.append((stored, mine))
+            owned_by = stored.run_id is None or followed.get(stored.turn_id) in (None, stored.run_id)
+            found.append((stored, owned_by))
         return tuple(self._windows(found, index))
 
     def _windows(
@@ -151,13 +153,15 @@ class Tree:
 
 def find_tree(connection: Connection, caller: Caller, conversation_id: str) -> Tree:
     """The shape of a conversation: read only where it is more than one line."""
-    mine = (turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
-    query = select(turns.c.id, turns.c.parent_id, turns.c.parent_run_id, turns.c.started_at).where(*mine)
+    owned_by = (turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
+    query = select(turns.c.id, turns.c.parent_id, turns.c.parent_run_id, turns.c.started_at).where(*owned_by)
     nodes = {id: _Node(Place(parent, run), at) for id, parent, run, at in connection.execute(query).all()}
-    models = select(runs.c.id, runs.c.model).join(turns, turns.c.id == runs.c.turn_id).where(*mine)
+    models = select(runs.c.id, runs.c.model).join(turns, turns.c.id == runs.c.turn_id).where(*owned_by)
     named = {row.id: row.model for row in connection.execute(models).all()}
-    mine = (sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)
-    opened = select(sessions.c.id, sessions.c.parent_id, sessions.c.opened_by).where(*mine).order_by(sessions.c.number)
+    owned_by = (sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)
+    opened = (
+        select(sessions.c.id, sessions.c.parent_id, sessions.c.opened_by).where(*owned_by).order_by(sessions.c.number)
+    )
     rows = connection.execute(opened).all()
     branched = {row.id: row.parent_id for row in rows if row.opened_by == SessionCause.BRANCH}
     return Tree(nodes, named, branched, rows[0].id if rows else "")

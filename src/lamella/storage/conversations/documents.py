@@ -16,7 +16,7 @@ from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.failures import damaged, unicode_only
 from lamella.storage.grants import closed_bases
-from lamella.storage.rows import Row, find_row, mine, record, values
+from lamella.storage.rows import Row, find_row, owned_by, record, values
 from lamella.storage.tables import conversations, found_documents
 
 _HEAD = tuple(column for column in found_documents.c if column.name not in ("data", "digest", "owner"))
@@ -127,7 +127,7 @@ def _take_number(connection: Connection, caller: Caller, conversation_id: str) -
     """The conversation's next document number, which nobody else gets."""
     taken = (
         update(conversations)
-        .where(*mine(conversations, caller, conversation_id))
+        .where(*owned_by(conversations, caller, conversation_id))
         .values(next_document=conversations.c.next_document + 1)
         .returning(conversations.c.next_document)
     )

@@ -27,13 +27,15 @@ def line_of(caller: Caller, place: Place, after: str | None, most: int | None = 
 
     `depth` counts from the place; `followed` is the run whose answer the next turn of the line follows.
     """
-    mine = select(turns.c.id, turns.c.parent_id, turns.c.parent_run_id, turns.c.status)
-    mine = mine.where(turns.c.owner == caller.user_id)
-    line = mine.add_columns(
+    owned_by = select(turns.c.id, turns.c.parent_id, turns.c.parent_run_id, turns.c.status)
+    owned_by = owned_by.where(turns.c.owner == caller.user_id)
+    line = owned_by.add_columns(
         literal(0).label("depth"), literal(place.run_id, turns.c.parent_run_id.type).label("followed")
     )
     line_cte = line.where(turns.c.id == place.turn_id).cte("line", recursive=True)
-    older = mine.add_columns(line_cte.c.depth + 1, line_cte.c.parent_run_id).where(turns.c.id == line_cte.c.parent_id)
+    older = owned_by.add_columns(line_cte.c.depth + 1, line_cte.c.parent_run_id).where(
+        turns.c.id == line_cte.c.parent_id
+    )
     if after is not None:
         older = older.where(turns.c.id != after)
     if most is not None:

@@ -21,7 +21,7 @@ from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.messages import beginning_of
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.grants import bases_to_quote, may_quote, notices_held_back
-from lamella.storage.rows import find_row, mine, page, record, values
+from lamella.storage.rows import find_row, owned_by, page, record, values
 from lamella.storage.tables import messages, notices, requests, sessions
 from lamella.storage.tables import queued_messages as queue
 
@@ -55,7 +55,7 @@ def _full(limit: int) -> QueueFull:
 
 def _change(connection: Connection, caller: Caller, message_id: str, **changed: Any) -> QueuedMessage:
     """Change a message that still waits."""
-    this = mine(queue, caller, message_id)
+    this = owned_by(queue, caller, message_id)
     result = connection.execute(update(queue).where(*this, _QUEUED).values(**changed))
     message = _find(connection, caller, message_id)
     if result.rowcount == 0:

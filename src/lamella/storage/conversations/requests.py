@@ -34,7 +34,7 @@ from lamella.storage.conversations.paths import find_turn, line_of
 from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.failures import damaged
 from lamella.storage.grants import requests_held_back
-from lamella.storage.rows import USAGE_COLUMNS, Row, mine, record, usage_of, usage_row, values
+from lamella.storage.rows import USAGE_COLUMNS, Row, owned_by, record, usage_of, usage_row, values
 from lamella.storage.tables import blocks, pinned, provider_limits, requests, turns
 
 
@@ -227,7 +227,7 @@ class RequestRows(Rows):
     @writes
     def end_request(self, connection: Connection, caller: Caller, end: RequestEnd) -> None:
         """Store what became of a request that was sent beside a turn, whose end does not wait for it."""
-        this = mine(requests, caller, end.request_id)
+        this = owned_by(requests, caller, end.request_id)
         result = connection.execute(update(requests).where(*this).values(**request_end_row(end)))
         if result.rowcount == 0:
             raise NotFound(f"There is no request {end.request_id}.", param="request_id")

@@ -21,7 +21,7 @@ from lamella.storage.database import Rows, reads, writes
 from lamella.storage.grants import sessions_held_back
 from lamella.storage.jobs import check_lease, enqueue_job
 from lamella.storage.recall.sources import forget_source, touch_recall
-from lamella.storage.rows import Row, mine, record, values
+from lamella.storage.rows import Row, owned_by, record, values
 from lamella.storage.tables import conversations, decisions, messages, runs, sessions, turns
 
 _NO_VECTOR = {"embedding": None, "embedding_model": None}
@@ -38,7 +38,7 @@ def _session_row(owner: str, session: Session) -> Row:
 
 def find_session(connection: Connection, caller: Caller, session_id: str, *, lock: bool = False) -> Session:
     """The caller's session; `lock` keeps other writers away from it until the transaction ends."""
-    query = select(*_SESSION).where(*mine(sessions, caller, session_id))
+    query = select(*_SESSION).where(*owned_by(sessions, caller, session_id))
     row = connection.execute(query.with_for_update() if lock else query).mappings().first()
     if row is None:
         raise NotFound(f"There is no session {session_id}.", param="session_id")
@@ -63,7 +63,9 @@ def _found(connection: Connection, caller: Caller, query: Select[*tuple[Any, ...
 
 def find_ancestry(connection: Connection, caller: Caller, session_id: str) -> tuple[Session, ...]:
     """The caller's session behind those that it goes on from, as far as each inherits; the oldest first."""
-    first = select(sessions.c.id, sessions.c.parent_id, sessions.c.inherits).where(*mine(sessions, caller, session_id))
+    first = select(sessions.c.id, sessions.c.parent_id, sessions.c.inherits).where(
+        *owned_by(sessions, caller, session_id)
+    )
     line = first.cte("ancestry", recursive=True)
     parent = sessions.alias("parent")
     line = line.union(
@@ -82,7 +84,7 @@ def spend(connection: Connection, caller: Caller, session_id: str, spent: Mappin
         return
     session = find_session(connection, caller, session_id, lock=True)
     total = {**session.usage, **{name: session.usage.get(name, Usage()) + usage for name, usage in spent.items()}}
-    connection.execute(update(sessions).where(*mine(sessions, caller, session_id)).values(usage=total))
+    connection.execute(update(sessions).where(*owned_by(sessions, caller, session_id)).values(usage=total))
 
 
 def check_current(conversation: Conversation, expected: str) -> None:
@@ -117,7 +119,7 @@ def _close(
 ) -> None:
     """Close the session that the conversation is in."""
     closed = {"closed_at": at, "closed_by": cause, "ends_with": conversation.head, "why": why}
-    connection.execute(update(sessions).where(*mine(sessions, caller, conversation.session_id)).values(closed))
+    connection.execute(update(sessions).where(*owned_by(sessions, caller, conversation.session_id)).values(closed))
 
 
 def _summarise(
@@ -132,7 +134,7 @@ def _summarise(
         "made_from": summary.made_from,
         **_NO_VECTOR,
     }
-    connection.execute(update(sessions).where(*mine(sessions, caller, session_id)).values(made))
+    connection.execute(update(sessions).where(*owned_by(sessions, caller, session_id)).values(made))
     spend(connection, caller, session_id, {"summary": summary.usage})
 
 
@@ -156,7 +158,7 @@ def _open_again(connection: Connection, caller: Caller, conversation: Conversati
         opened |= {"summary": None, "summary_tokens": 0, "summary_ends_with": None, "summary_check": {}}
         opened |= {"made_from": (), **_NO_VECTOR}
         forget_source(connection, caller, back.session_id)
-    connection.execute(update(sessions).where(*mine(sessions, caller, back.session_id)).values(opened))
+    connection.execute(update(sessions).where(*owned_by(sessions, caller, back.session_id)).values(opened))
 
 
 def move_to_session(
@@ -173,7 +175,7 @@ def move_to_session(
         _open_again(connection, caller, conversation, move)
         opened = find_session(connection, caller, move.session_id)
     connection.execute(
-        update(conversations).where(*mine(conversations, caller, conversation.id)).values(session_id=opened.id)
+        update(conversations).where(*owned_by(conversations, caller, conversation.id)).values(session_id=opened.id)
     )
     return opened
 
@@ -183,7 +185,7 @@ def _equip(connection: Connection, caller: Caller, step: SessionStep) -> None:
     if step.tools is not None:
         connection.execute(
             update(conversations)
-            .where(*mine(conversations, caller, step.session.conversation_id))
+            .where(*owned_by(conversations, caller, step.session.conversation_id))
             .values(tools=step.tools)
         )
 
@@ -211,7 +213,7 @@ def _enter(
         raise _not_on_path(session.begins_after)
     connection.execute(
         update(conversations)
-        .where(*mine(conversations, caller, conversation.id))
+        .where(*owned_by(conversations, caller, conversation.id))
         .values(
             session_id=session.id,
             head=head,
@@ -247,7 +249,7 @@ def followed_run(connection: Connection, caller: Caller, conversation: Conversat
 
 
 def _check_turn(connection: Connection, caller: Caller, conversation_id: str, turn_id: str) -> None:
-    query = select(turns.c.id).where(*mine(turns, caller, turn_id), turns.c.conversation_id == conversation_id)
+    query = select(turns.c.id).where(*owned_by(turns, caller, turn_id), turns.c.conversation_id == conversation_id)
     if connection.execute(query).first() is None:
         raise NotFound(f"There is no turn {turn_id} in this conversation.", param="head")
 

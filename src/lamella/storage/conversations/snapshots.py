@@ -87,11 +87,11 @@ def _summaries(sessions: Sequence[Session], session: Session) -> tuple[Summary, 
     return (*found, session.as_summary)
 
 
-class BeginningRows(Rows):
+class SnapshotRows(Rows):
     """What a turn begins from, and the agent and project that surround it."""
 
     @reads
-    def beginning(
+    def snapshot(
         self,
         connection: Connection,
         caller: Caller,
@@ -106,7 +106,7 @@ class BeginningRows(Rows):
         """
         conversation = find_conversation(connection, caller, conversation_id)
         if session_id is None:
-            [found] = _beginnings(connection, caller, conversation, [model], place or conversation.place)
+            [found] = _snapshots(connection, caller, conversation, [model], place or conversation.place)
             return found
         sessions = find_sessions(connection, caller, conversation_id)
         session = next((session for session in sessions if session.id == session_id), None)
@@ -130,7 +130,7 @@ class BeginningRows(Rows):
         )
 
     @reads
-    def beginnings(
+    def snapshots(
         self,
         connection: Connection,
         caller: Caller,
@@ -138,11 +138,11 @@ class BeginningRows(Rows):
         models: Sequence[str],
         place: Place | None = None,
     ) -> tuple[ConversationSnapshot, ...]:
-        """As `beginning`, for each of the models and at `place`, None for where the conversation stands."""
+        """As `snapshot`, for each of the models and at `place`, None for where the conversation stands."""
         conversation = find_conversation(connection, caller, conversation_id)
-        return _beginnings(connection, caller, conversation, models, place or conversation.place)
+        return _snapshots(connection, caller, conversation, models, place or conversation.place)
 
-    async def surroundings(
+    async def agent_and_project(
         self, caller: Caller, conversation_id: str, agent_id: str | None, *, keep: bool = True
     ) -> AgentAndProject:
         """The agent `agent_id`, and the conversation's project with its numbered documents.
@@ -150,12 +150,12 @@ class BeginningRows(Rows):
         A file of the project that has no number in this conversation gets one that was never used in it. Without
         `keep` the numbers are those it would get, and nothing is stored.
         """
-        found, is_new = await self._surroundings(caller, conversation_id, agent_id)
+        found, is_new = await self._agent_and_project(caller, conversation_id, agent_id)
         # Another turn can't begin meanwhile, but another process may have: number them again, where only one can.
         return await self._number(caller, conversation_id, agent_id) if keep and is_new else found
 
     @reads
-    def _surroundings(
+    def _agent_and_project(
         self, connection: Connection, caller: Caller, conversation_id: str, agent_id: str | None
     ) -> tuple[AgentAndProject, bool]:
         """The surroundings, and whether files of the project have no number yet."""
@@ -187,7 +187,7 @@ class BeginningRows(Rows):
         return AgentAndProject(agent, _numbered(connection, caller, stored, numbers)), numbers
 
 
-def _beginnings(
+def _snapshots(
     connection: Connection, caller: Caller, conversation: Conversation, models: Sequence[str], place: Place
 ) -> tuple[ConversationSnapshot, ...]:
     held = _held(connection, caller, conversation, place)

@@ -46,7 +46,7 @@ from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.failures import damaged
 from lamella.storage.files import find_files, numbered, numbers_of, store_numbers
 from lamella.storage.grants import bases_of_requests, closed_turn
-from lamella.storage.rows import mine, page_rows, values
+from lamella.storage.rows import owned_by, page_rows, values
 from lamella.storage.tables import (
     attachments,
     conversations,
@@ -113,7 +113,7 @@ def _end_requests(
     if unknown := ended.keys() - {row["id"] for row in rows}:
         raise NotFound(f"There is no request {min(unknown)} in turn {turn_id}.", param="request_id")
     for one in ended.values():
-        this = mine(requests, caller, one.request_id)
+        this = owned_by(requests, caller, one.request_id)
         connection.execute(update(requests).where(*this).values(**request_end_row(one)))
     spent: defaultdict[str, Usage] = defaultdict(Usage)
     for row in rows:
@@ -135,7 +135,7 @@ def _end_requests(
 def _end_runs(connection: Connection, caller: Caller, end: TurnEnd) -> None:
     """Store how the runs of a turn ended; raises `NotFound` for one that is not the turn's."""
     for run in end.runs:
-        this = (*mine(runs, caller, run.run_id), runs.c.turn_id == end.turn_id)
+        this = (*owned_by(runs, caller, run.run_id), runs.c.turn_id == end.turn_id)
         result = connection.execute(update(runs).where(*this).values(**end_row(run)))
         if result.rowcount == 0:
             raise NotFound(f"There is no run {run.run_id} in turn {end.turn_id}.", param="run_id")
@@ -217,7 +217,7 @@ class TurnRows(Rows):
         """Make the turn the conversation's head."""
         connection.execute(
             update(conversations)
-            .where(*mine(conversations, caller, conversation.id))
+            .where(*owned_by(conversations, caller, conversation.id))
             .values(
                 head=turn.id,
                 head_run_id=None,
@@ -294,7 +294,7 @@ class TurnRows(Rows):
         conversation = find_conversation(connection, caller, turn["conversation_id"], lock=True)
         label = {"session_id": conversation.session_id}
         result = connection.execute(
-            update(turns).where(*mine(turns, caller, end.turn_id), running).values(**end_row(end))
+            update(turns).where(*owned_by(turns, caller, end.turn_id), running).values(**end_row(end))
         )
         if result.rowcount == 0:
             return
@@ -318,7 +318,7 @@ class TurnRows(Rows):
         others = [run.run_id for n, run in enumerate(end.runs) if can_go_on(statuses, n)]
         connection.execute(
             update(conversations)
-            .where(*mine(conversations, caller, conversation.id), conversations.c.running_turn == end.turn_id)
+            .where(*owned_by(conversations, caller, conversation.id), conversations.c.running_turn == end.turn_id)
             .values(
                 running_turn=None,
                 head_run_id=case((conversations.c.head_run_id.in_(others), conversations.c.head_run_id), else_=chosen),

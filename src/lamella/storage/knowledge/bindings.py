@@ -37,8 +37,8 @@ class BindingRows(Rows):
             for position, base_id in enumerate(dict.fromkeys(base_ids))
         ]
         _find_subject(connection, caller, subject_id)
-        mine = (of.subject_id == subject_id, of.owner == caller.user_id)
-        connection.execute(delete(knowledge_bindings).where(*mine))
+        owned_by = (of.subject_id == subject_id, of.owner == caller.user_id)
+        connection.execute(delete(knowledge_bindings).where(*owned_by))
         if rows:
             connection.execute(insert(knowledge_bindings), rows)
 
@@ -46,9 +46,9 @@ class BindingRows(Rows):
     def bound_bases(self, connection: Connection, caller: Caller, subject_id: str) -> tuple[str, ...]:
         """The bases that a conversation or an agent searches, in order."""
         of = knowledge_bindings.c
-        mine = (of.subject_id == subject_id, of.owner == caller.user_id)
+        owned_by = (of.subject_id == subject_id, of.owner == caller.user_id)
         _find_subject(connection, caller, subject_id)
-        rows = connection.execute(select(of.knowledge_base_id).where(*mine).order_by(of.position))
+        rows = connection.execute(select(of.knowledge_base_id).where(*owned_by).order_by(of.position))
         return tuple(rows.scalars())
 
     @reads
@@ -58,8 +58,8 @@ class BindingRows(Rows):
         bound = select(of.subject_id).where(of.knowledge_base_id == base_id, of.owner == caller.user_id)
 
         def those(table: Table) -> Sequence[RowMapping]:
-            mine = select(table).where(table.c.owner == caller.user_id, table.c.id.in_(bound))
-            return connection.execute(mine.order_by(table.c.id.desc()).limit(limit)).mappings().all()
+            owned_by = select(table).where(table.c.owner == caller.user_id, table.c.id.in_(bound))
+            return connection.execute(owned_by.order_by(table.c.id.desc()).limit(limit)).mappings().all()
 
         titles = titles_held_back(connection, caller, those(conversations))
         found = [Searcher("agent", row["id"], row["name"]) for row in those(agents)]

@@ -59,8 +59,8 @@ def _row(document: Document, shelf: int) -> Row:
 
 def this_document(caller: Caller, document_id: str, version: int | None = None) -> ColumnElement[bool]:
     """Which row a verb is about; of a version, only while it is the newest."""
-    mine = and_(knowledge_documents.c.id == document_id, knowledge_documents.c.owner == caller.user_id, _THERE)
-    return mine if version is None else and_(mine, knowledge_documents.c.version == version)
+    owned_by = and_(knowledge_documents.c.id == document_id, knowledge_documents.c.owner == caller.user_id, _THERE)
+    return owned_by if version is None else and_(owned_by, knowledge_documents.c.version == version)
 
 
 def find_document(connection: Connection, caller: Caller, document_id: str) -> Document:
@@ -110,17 +110,17 @@ def index_files(connection: Connection, ids: Ids, owner: str, held: Sequence[Fil
 
 def forget_documents(connection: Connection, ids: Ids, caller: Caller, which: ColumnElement[bool]) -> None:
     """Let documents be found no more, with a job for each that removes what is left, if anything is."""
-    mine = (knowledge_documents.c.owner == caller.user_id, _THERE, which)
+    owned_by = (knowledge_documents.c.owner == caller.user_id, _THERE, which)
     stored = exists().where(knowledge_passages.c.document_id == knowledge_documents.c.id)
     nothing = (~stored, knowledge_documents.c.upload == "")
-    bare = delete(knowledge_documents).where(*mine, *nothing).returning(knowledge_documents.c.id)
+    bare = delete(knowledge_documents).where(*owned_by, *nothing).returning(knowledge_documents.c.id)
     gone = list(connection.execute(bare).scalars())
     forget_jobs(connection, caller, jobs.c.subject.in_(gone))
-    query = select(knowledge_documents.c.id, knowledge_documents.c.updated_at).where(*mine)
+    query = select(knowledge_documents.c.id, knowledge_documents.c.updated_at).where(*owned_by)
     for document_id, at in connection.execute(query).all():
         job = NewJob(CLEAR, document_id, "it was removed", at)
         enqueue_job(connection, caller, ids.new("job"), job, at)
-    changed = update(knowledge_documents).where(*mine)
+    changed = update(knowledge_documents).where(*owned_by)
     connection.execute(changed.values(removed=True, revision=knowledge_documents.c.revision + 1))
 
 

@@ -81,10 +81,10 @@ class PassageRows(Rows):
     def unstage(self, connection: Connection, caller: Caller, document_id: str, version: int) -> None:
         """Remove the passages of a version that nobody finds yet."""
         of = knowledge_passages.c
-        mine = (of.document_id == document_id, of.owner == caller.user_id, of.version == version)
+        owned_by = (of.document_id == document_id, of.owner == caller.user_id, of.version == version)
         found = select(knowledge_documents.c.found).where(knowledge_documents.c.id == document_id).scalar_subquery()
         hidden = or_(found.is_(None), found != version)
-        connection.execute(delete(knowledge_passages).where(*mine, hidden))
+        connection.execute(delete(knowledge_passages).where(*owned_by, hidden))
 
     @writes
     def stage(
@@ -130,10 +130,10 @@ class PassageRows(Rows):
 
         Gives its state, which is READY if all its passages have vectors of `model`; None if it is the newest no more.
         """
-        mine = and_(knowledge_passages.c.document_id == document_id, knowledge_passages.c.version == version)
+        owned_by = and_(knowledge_passages.c.document_id == document_id, knowledge_passages.c.version == version)
         joined = knowledge_passages.join(knowledge_vectors, knowledge_vectors.c.entry_id == knowledge_passages.c.id)
-        with_vector = select(func.count()).select_from(joined).where(mine, knowledge_vectors.c.model == model)
-        count = connection.execute(select(func.count()).where(mine)).scalar_one()
+        with_vector = select(func.count()).select_from(joined).where(owned_by, knowledge_vectors.c.model == model)
+        count = connection.execute(select(func.count()).where(owned_by)).scalar_one()
         embedded = connection.execute(with_vector).scalar_one()
         state = DocumentState.READY if embedded == count else DocumentState.EMBEDDING
         values = {

@@ -40,15 +40,15 @@ def touch_recall(connection: Connection, caller: Caller) -> None:
 
 def forget_source(connection: Connection, caller: Caller, source_id: str) -> None:
     """Remove the passages of a message or a summary that is no longer what it was."""
-    mine = (recall_entries.c.owner == caller.user_id, recall_entries.c.source_id == source_id)
-    connection.execute(delete(recall_entries).where(*mine))
+    owned_by = (recall_entries.c.owner == caller.user_id, recall_entries.c.source_id == source_id)
+    connection.execute(delete(recall_entries).where(*owned_by))
     touch_recall(connection, caller)
 
 
 def forget_recall(connection: Connection, caller: Caller, conversation_id: str) -> None:
     """Remove the passages of a conversation that is removed."""
-    mine = (recall_entries.c.owner == caller.user_id, recall_entries.c.conversation_id == conversation_id)
-    result = connection.execute(delete(recall_entries).where(*mine))
+    owned_by = (recall_entries.c.owner == caller.user_id, recall_entries.c.conversation_id == conversation_id)
+    result = connection.execute(delete(recall_entries).where(*owned_by))
     if result.rowcount > 0:
         touch_recall(connection, caller)
 
@@ -125,8 +125,8 @@ def find_source(connection: Connection, caller: Caller, conversation_id: str | N
     message_id, _, call_id = reference.partition("/")
     if message_id and not call_id:
         call = recall_entries.c.call_id == message_id
-        mine = (recall_entries.c.owner == caller.user_id, call)
-        newest = select(recall_entries.c.source_id).where(*mine).order_by(recall_entries.c.id.desc()).limit(1)
+        owned_by = (recall_entries.c.owner == caller.user_id, call)
+        newest = select(recall_entries.c.source_id).where(*owned_by).order_by(recall_entries.c.id.desc()).limit(1)
         if conversation_id is not None:
             newest = newest.where(recall_entries.c.conversation_id == conversation_id)
         of = connection.execute(newest).scalar_one_or_none()
