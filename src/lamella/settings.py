@@ -430,7 +430,7 @@ def environment() -> Mapping[str, str]:
 
 
 def variable_of(name: str, field: FieldInfo) -> str:
-    """The environment variable of a setting: a vendor's own, or the field's name behind our prefix."""
+    """The environment variable of a setting: a vendor's own, or our prefix and the field's name."""
     return name.upper() if field.validation_alias is not None else f"{PREFIX}{name.upper()}"
 
 

@@ -1,6 +1,6 @@
 """A provider simulator: Anthropic's and OpenAI's wires over a real socket, with their prompt caches and bills.
 
-It imports nothing of the engine: it is the judge of what the engine sends, and the model behind the offline demo.
+It imports nothing of the engine: it is the judge of what the engine sends, and the model of the offline demo.
 
 Start it with `python -m lamella_simulator [--host H] [--port 0] [--clock virtual|system] [--seed N] [--rate CHARS]
 [--exit-with-stdin] [--option NAME=VALUE ...]`; its one line on stdout is `{"simulator": "http://127.0.0.1:PORT"}`.

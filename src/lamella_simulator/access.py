@@ -50,7 +50,7 @@ def key_of(request: Request) -> str:
 
 
 def authenticate(request: Request, simulator: Simulator) -> str:
-    """The account behind the key: its hash, so that no log or ledger holds a key. Raises 401."""
+    """The account of the key: its hash, so that no log or ledger holds a key. Raises 401."""
     key = key_of(request)
     if not key:
         raise ProviderError(401, "No API key was provided.", code="missing_api_key")

@@ -134,7 +134,7 @@ class Limits:
     serial: str
     """Makes ids of calls that the script left unnamed."""
     room: int | None = None
-    """Tokens that the window has left behind the prompt; None where the vendor limits the prompt alone."""
+    """Tokens that the window has left after the prompt. None if the vendor limits the prompt alone."""
     stops: tuple[str, ...] = ()
     """Sequences of the request at which an answer ends; they are not said."""
 

@@ -19,7 +19,7 @@ def seal(note: msgspec.Struct, seed: int) -> str:
 
 
 def unseal(sealed: object, kind: type[Note], seed: int) -> Note | None:
-    """The note behind a seal, or None for anything that this simulator did not seal."""
+    """The note in a seal, or None for anything that this simulator did not seal."""
     if not isinstance(sealed, str):
         return None
     try:

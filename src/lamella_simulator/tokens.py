@@ -29,7 +29,7 @@ def _load() -> Encoding:
 
 
 def encoding() -> Encoding:
-    """The one tokenizer of the process; loaded on first use, once, whichever thread comes first."""
+    """The one tokenizer of the process, loaded once, on first use."""
     with LOADING:
         return _load()
 
@@ -46,7 +46,7 @@ class TokenCounter:
         self._capacity = capacity
 
     def count(self, digest: bytes, text: Callable[[], str]) -> int:
-        """Tokens of the text behind `digest`; `text` is only called for content not seen before."""
+        """Tokens of the text of `digest`. `text` is only called for content that was not seen before."""
         known = self._counts.get(digest)
         if known is not None:
             self._counts.move_to_end(digest)

@@ -195,7 +195,7 @@ class App:
         """Begin the turn of a request and return its id. A request without a conversation creates one.
 
         `key` works as an Idempotency-Key. Raises as `Sender.send` does, and `TurnInProgress` while the conversation
-        answers. A refused request leaves no conversation behind.
+        answers. A refused request creates no conversation.
         """
         asked, caller = OutgoingMessage.of(request, key), identity.caller
         conversation_id = request.conversation_id

@@ -82,7 +82,7 @@ def minilm_folder() -> Path:
 class LocalEmbedder:
     """MiniLM in a thread of this process."""
 
-    # It asks nobody, but takes its time: its vectors are made behind the index, as a server's are.
+    # It asks nobody, but takes its time: its vectors are made after the index, as a server's are.
     is_local = False
 
     def __init__(self, folder: Path) -> None:

@@ -1,6 +1,6 @@
 """What installed packages add by entry points: blocks of dynamic context, tools, layouts, embedders and wires.
 
-A package that is installed beside Lamella registers a tool in its `pyproject.toml`, and `lamella serve` offers it:
+A package that is installed alongside Lamella registers a tool in its `pyproject.toml`, and `lamella serve` offers it:
 
     [project.entry-points."lamella.tools"]
     weather = "my_package:weather"

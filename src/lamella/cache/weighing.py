@@ -63,7 +63,7 @@ FIXED = "fixed"
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Why an action is due, and the figures behind the decision."""
+    """Why an action is due, with the figures of the decision."""
 
     why: str
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -351,7 +351,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An action, the reason, and the figures behind it."""
+    """An action, its reason and its figures."""
 
     act: Act
     why: str

@@ -115,7 +115,7 @@ def _agrees(diagnosis: Diagnosis, cause: Cause, difference: Difference | None) -
     # What has expired may have changed too: the one does not deny the other. An unknown word says nothing here.
     if diagnosis.verdict is not CacheVerdict.CHANGED or cause is Cause.EXPIRED or diagnosis.reason not in _CHANGED:
         return None
-    if cause is Cause.READ:  # what moves stands behind the last marker, and a provider compares that too
+    if cause is Cause.READ:  # what moves stands after the last marker, and a provider compares that too
         return diagnosis.reason in _WINDOW
     return _names(diagnosis.reason, cause, difference)
 
@@ -264,7 +264,7 @@ def _loss(evidence: Evidence, found: _Found) -> _Loss:
         lost = max(0, _cached(evidence.before, evidence.request) - usage.cache_read)
         again = max(0, min(lost, usage.input - usage.cache_read))
     if found.cause is Cause.EDITED and evidence.before is evidence.left:
-        again = 0  # what is behind an edited message is not sent any more
+        again = 0  # messages after an edited one are not sent any more
     return _Loss(lost, again, _cost(evidence.facts, evidence.request, again))
 
 
@@ -326,7 +326,7 @@ def _beside(before: RequestRecord, request: RequestRecord) -> _Found | None:
 
 
 def _changed(evidence: Evidence, before: RequestRecord, read: int, edited: _Found | None) -> _Found:
-    """The explanation by the window: the first difference, and the decision behind it."""
+    """The explanation by the window: the first difference, and the decision that caused it."""
     request = evidence.request
     found = difference(before, request, evidence.data)
     if found is None or is_behind(found, before, _cached(before, request)):

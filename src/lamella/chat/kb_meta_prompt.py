@@ -1,7 +1,7 @@
 """`kb_meta_prompt`: what the model is told of the knowledge bases that it can search.
 
 One block of the dynamic context, never in the system prompt. The order of the bases is that of their ids and the words
-are fixed, so that the same bases give the same bytes whoever bound them in whatever order.
+are fixed, so that the same bases give the same bytes, no matter who bound them or in which order.
 """
 
 from __future__ import annotations

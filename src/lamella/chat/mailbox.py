@@ -9,11 +9,11 @@
                     ▲
     change, drop, flush
 
-`rows` is held by whoever decides where a message goes, changes what waits, or takes it; nothing slow is awaited under
-it. `floor` is held from before a turn begins to after it is saved and followed up, and while a command runs that
+`rows` is held by the code that decides where a message goes, changes what waits, or takes it; nothing slow is awaited
+under it. `floor` is held from before a turn begins to after it is saved and followed up, and while a command runs that
 touches the context. The keeper is a task that lives while rows wait, and takes first the floor, then the rows. Whoever
-holds the rows takes the floor only when no keeper lives: so nobody waits for the other way round.
-Commands that run at once take neither; `/abort` takes the rows where nothing but a debounce is left to stop.
+holds the rows takes the floor only when no keeper lives: so nobody waits for the other way round. Commands that run at
+once take neither; `/abort` takes the rows where nothing but a debounce is left to stop.
 
 A message is an `IncomingMessage` from the moment that its door knows it to be one until its turn has begun or it is
 stored as a row. So at each moment a message is an arrival, a row or the running turn, and an `/abort` finds it.

@@ -113,7 +113,7 @@ class QueueWorker:
                 failures, empty = failures + 1, False
                 log.error("the queue waits for the store", conversation_id=place.conversation_id, error=error.message)
                 await self._services.clock.sleep(PAUSE)
-            except Exception:  # the border behind which nobody would look after what waits
+            except Exception:  # if this failed, nothing would process the queue any more
                 failures, empty = failures + 1, False
                 log.exception("the queue continues after an internal error", conversation_id=place.conversation_id)
                 await self._services.clock.sleep(PAUSE)

@@ -5,7 +5,7 @@
       └─ a command: `command_runner.py`
 
 There is one `send`. The routes of the server, an application that embeds Lamella and the terminal (which speaks HTTP)
-all call it, so the same message sends the same bytes to the provider whichever way it came:
+all call it, so the same message sends the same bytes to the provider by every way:
 
     done = await chat.sender.send(identity, conversation_id, OutgoingMessage(Message("What is a tide?")))
     async for batch in await chat.packets(identity.caller, done):

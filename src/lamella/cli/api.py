@@ -27,7 +27,7 @@ ADDRESS_FILE = "server.url"
 """In the data folder: where the server is that holds it."""
 
 TOKEN_FILE = "first-run.token"
-"""Beside it, for nobody else to read, until accounts are set up: whoever can open the folder has all that is in it."""
+"""In the same folder, readable by its owner only, until accounts are set up: who can open the folder has all of it."""
 
 NOTICES = 100
 """How many notices are asked for at once."""

@@ -1,4 +1,4 @@
-"""Calls of tools that wait for whoever sits at the terminal: shown with their arguments, answered with y or n."""
+"""Asks the user at the terminal about tool calls that need approval: shows their arguments and reads y or n."""
 
 from __future__ import annotations
 

@@ -301,7 +301,9 @@ class _Talk:
 
 
 class _InOrder:
-    """Puts the answers of several models one behind the other: the first that goes on is told as it comes."""
+    """Prints the answers of several models one after the other; the first one that continues is printed as it
+    streams.
+    """
 
     def __init__(self) -> None:
         self._held: dict[int, list[AnyPacket]] = {}

@@ -33,7 +33,7 @@ log = structlog.get_logger()
 PORT = 8377
 
 FILES_BESIDE = 256
-"""Files that a server has open beside its connections: database, uploads, providers, tools."""
+"""Files that a server has open besides its connections: database, uploads, providers, tools."""
 
 
 @cli.command("serve")
@@ -78,7 +78,7 @@ async def _serve(host: str, port: int, settings: Settings) -> None:
 
 
 def _limits(settings: Settings) -> Limits:
-    """How many connections fit beside the files of this process, of which it may open as many as it is let."""
+    """How many connections the limit of open files leaves for, besides the other files of this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.connections + FILES_BESIDE
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -104,7 +104,7 @@ async def _settle(app: App) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends the running turns while connections are let go, so that whoever follows one sees how it ended."""
+    """Ends the running turns while connections are closed, so that clients who follow one see how it ended."""
 
     def __init__(self, config: uvicorn.Config, app: App) -> None:
         super().__init__(config)

@@ -164,7 +164,7 @@ class BaseContent:
 
     `visible`: members without a grant see its name and description, so that they can ask for access. `hint` and
     `keywords`: what its owner lets restricted readers know of it, so that they ask the right questions. `summary` and
-    `topics` say what its documents are about: for whoever may read all of it, and for nobody else. Restricted readers
+    `topics` say what its documents are about, for full readers only. Restricted readers
     are never told `confirmed_terms`, which its owner calls names, and may be told `allowed_terms`. `restricted_level`
     is how much they get; `contact` says whom to ask.
     """

@@ -92,8 +92,8 @@ class ModelFacts:
     """One row of the model table. Sizes in tokens.
 
     `binds_thinking`: returned thinking is refused when anything before it changed.
-    `system_messages`: it takes messages of role `system` behind the first user message; `clears_system_messages`: such
-    a message may ask to be hidden from the next user message on, and thinking made behind it stays valid.
+    `system_messages`: it takes messages of role `system` after the first user message; `clears_system_messages`: such
+    a message may ask to be hidden from the next user message on, and thinking after it stays valid.
     `forced_tool_choice`: a request may say that a tool must be called; that none may be called is always allowed.
     `tool_prompt`: what the provider adds to a prompt with tools, in its own tokens.
     `efforts` are the levels of thinking that it takes, where it takes levels; `default_effort` is the one that is the

@@ -182,7 +182,7 @@ class StreamBus(Protocol):
         ...
 
     def stop(self, turn_id: str, run_id: str | None = None) -> None:
-        """Ask a turn, or one of its runs, to stop, in whichever process it runs. Does nothing if the turn is not
+        """Ask a turn, or one of its runs, to stop, in any process. Does nothing if the turn is not
         open.
         """
         ...

@@ -77,10 +77,10 @@ class PassageText:
 class Space:
     """A vector space: all vectors of one model and dimension are comparable.
 
-    `weight` is what the rank by meaning counts beside the rank by words, `floor` the least similarity that means
-    anything; `session_weight` is what the nearest passages of a session count beside its words, and `document_weight`
-    what, in a search of documents, the nearest passage counts at most beside the best by words. `words_only` is empty
-    for vectors that tell meaning; for others it says so, with the setting that gives meaning.
+    `weight` is the weight of the rank by meaning, relative to the rank by words, `floor` the least similarity that
+    means anything; `session_weight` is the weight of a session's nearest passages relative to its words, and
+    `document_weight` what, in a search of documents, the nearest passage counts at most, relative to the best by words.
+    `words_only` is empty for vectors that tell meaning; for others it says so, with the setting that gives meaning.
     """
 
     model: str

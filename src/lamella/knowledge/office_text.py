@@ -25,7 +25,7 @@ _ROW_NUMBER = re.compile(rb'<row\b[^<>]{0,500}?\sr="(\d{1,7})"')
 _NUMBERED = re.compile(rb'<(row|c)\b([^<>]{0,500}?)\sr="([A-Z]{0,3})\d{1,7}"')
 _DIMENSION = re.compile(rb"<dimension\b[^<>]*/>")
 
-# A sheet may name this many rows beside those it holds, and this many times as many.
+# A sheet may name this many rows more than it holds, and this many times as many.
 _SPARE_ROWS = 1_000
 _SPREAD = 4
 

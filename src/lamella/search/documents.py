@@ -57,10 +57,10 @@ REPEATED = 8.0
 """How much a word that is repeated in the query can weigh, at most, plus one (the k3 of BM25)."""
 
 PASSAGE = 0.5
-"""What the best passage of a document counts beside the whole."""
+"""Weight of a document's best passage, relative to the whole document."""
 
 PAIR = 0.4
-"""What a pair counts beside a word that is as rare."""
+"""Weight of a pair of words, relative to a word that is as rare."""
 
 PAIR_GAP = 4
 """Words from the first word of a pair to the second, at most."""
@@ -71,10 +71,10 @@ LEAD = 0.8
 LEAD_TERMS = 16
 
 FORM = 0.4
-"""What another form of a word counts beside the word."""
+"""Weight of another form of a word, relative to the word: `ran` for `run`."""
 
 OVERLAP = 0.25
-"""What a pair of characters loses for each pair beside it: a run of n characters counts n / 2 words."""
+"""What a pair of characters loses for each adjacent pair: a run of n characters counts n / 2 words."""
 
 STANDS_OUT = 5.0
 """Deviations from the mean similarity to the greatest one from which on vectors count whole."""

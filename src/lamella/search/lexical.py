@@ -24,7 +24,7 @@ WORDS_ONLY = (
 SPACE = Space(model=f"lexical-1-{DIMENSION}", weight=0.1, floor=0.3, document_weight=0.1, words_only=WORDS_ONLY)
 
 _TRIGRAM = 0.35
-"""What a trigram counts beside a word: a word of six letters has six of them."""
+"""Weight of a trigram, relative to a word: a word of six letters has six trigrams."""
 
 _REMEMBERED = 50_000
 _STOP = frozenset(stem(word) for word in STOP_WORDS)

@@ -41,7 +41,7 @@ def passages_of(text: str) -> Iterator[tuple[int, int]]:
 
 
 def circumstances(who: str, at: datetime) -> list[str]:
-    """Terms of what a question may name beside the words: who said it, and on which day."""
+    """Terms that a question may name besides the words: the speaker and the day."""
     return terms_of(f"{who} {at.day} {at:%B} {at.year}")
 
 
@@ -70,7 +70,7 @@ def _best_window(found: Sequence[tuple[int, int, str]], start: int) -> int:
 
 
 def _at_word(text: str, at: int, least: int) -> int:
-    """The beginning of a word at or soon behind `at`."""
+    """The beginning of a word at or soon after `at`."""
     if at <= least or text[at - 1].isspace():
         return at
     space = text.find(" ", at, at + 20)

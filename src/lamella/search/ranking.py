@@ -32,10 +32,10 @@ SESSION = 1.0
 """What the best session lifts its passages by."""
 
 SESSION_WORDS = 2.0
-"""What a session's words as a whole count beside its best passages."""
+"""Weight of all words of a session, relative to its best passages."""
 
 SESSION_FADING = 0.6
-"""What each further passage of a session counts beside the one before."""
+"""Weight of each further passage of a session, relative to the one before."""
 
 SESSION_PASSAGES = 5
 
@@ -215,8 +215,8 @@ def _with_neighbours(scores: Floats, sessions: Ints) -> Floats:
 
 
 def _reciprocal(scores: Floats) -> Floats:
-    """1 / (60 + rank) for what has a score; equal ones in their order, the newest first. All behind the first `RANKED`
-    have the rank behind these.
+    """1 / (60 + rank) for what has a score; equal ones in their order, the newest first. All after the first `RANKED`
+    have the next rank.
     """
     found = np.flatnonzero(scores > 0)[::-1]
     made = np.zeros(len(scores))

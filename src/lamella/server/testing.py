@@ -231,7 +231,7 @@ async def served(
     checked: bool = True,
     **parts: Any,
 ) -> AsyncIterator[tuple[App, ServerClient]]:
-    """An app with its server, and a client of it; `parts` are what `open_app` takes beside the settings."""
+    """An app with its server, and a client of it; `parts` are the arguments of `open_app` after the settings."""
     await _lay_out(database_path(settings.data))
     async with (
         open_app(settings, **parts) as app,

@@ -243,7 +243,7 @@ def _page(api: FastAPI, folder: Path) -> None:
     def page(path: str) -> Response:
         """The page for every address that is not the API's: the page reads the conversation from it.
 
-        The files beside it are found by looking the name up in the folder: an address is never a path.
+        The files next to it are looked up by name in the folder: an address is never a path.
         """
         if path.startswith(("api/", "v1/")) or path in ("readyz", "metrics"):
             raise NotFound(f"There is nothing at /{path}.")

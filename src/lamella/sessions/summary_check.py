@@ -1,6 +1,6 @@
 """How a summary compares with what it stands for: what of it is missing, and what is in no source. Mechanical and pure.
 
-Compared are items that are the same whoever writes them: figures, dates, identifiers, addresses and file names, and
+It compares items that every writer spells the same: figures, dates, identifiers, addresses and file names, and
 what the user asked for in general, word for word. A log has hundreds of them, so an item counts by its use: that the
 user wants it remembered, that a later call needed it, that somebody said it again.
 """

@@ -69,7 +69,7 @@ class LiveWindow:
         self._opening = loaded
 
     async def prepared(self, request: SummaryRequest) -> Prepared | None:
-        """The request; None if the turns, with everything behind stubs in full, do not fit the window."""
+        """The request; None if the turns, with all stubs replaced by their full results, do not fit the window."""
         context = await asyncio.to_thread(self._context, request)
         if context is None and request.kept:
             context = await asyncio.to_thread(self._context, replace(request, kept=()))

@@ -114,7 +114,7 @@ class Database:
 async def _whole(threads: Executor, do: Callable[..., ResultT], *args: Any) -> ResultT:
     """What `do` gives in a thread; it comes to its end when its caller is cancelled, who is cancelled then.
 
-    A transaction lasts milliseconds, and whoever cancels it has to know that it is over.
+    A transaction lasts milliseconds, and a caller that cancels it must know that it is over.
     """
     future = asyncio.get_running_loop().run_in_executor(threads, partial(copy_context().run, do), *args)
     try:

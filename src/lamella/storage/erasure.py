@@ -60,7 +60,7 @@ from lamella.storage.tables import (
 
 _BLOCK = encode({"type": "text", "text": WITHHELD_REQUEST})
 _TOLD = ("blocks", "whys", "hints", "made_from")
-"""What a waiting message brings beside its text."""
+"""What a waiting message has besides its text."""
 
 _MERGED = 500
 """Pages of an index of words that are written in one transaction."""
@@ -72,7 +72,7 @@ def _names(column: ColumnElement[object], base_id: str) -> ColumnElement[bool]:
 
 
 def _told(base_id: str) -> ColumnElement[bool]:
-    """Whether what a waiting message brought beside its text told of a base."""
+    """Whether a waiting message had content of a base besides its text."""
     return _names(queued_messages.c.payload, base_id) & _names(queued_messages.c.payload, '"made_from":["')
 
 

@@ -144,7 +144,9 @@ class JobRows(Rows):
         busy: Sequence[tuple[str, str]] = (),
         only: str | None = None,
     ) -> Job | None:
-        """The job that is due longest of whoever has the fewest running, leased; None when none is due."""
+        """Lease the job that is due longest, of the owner with the fewest running jobs. Returns None if no job is
+        due.
+        """
         asked: dict[str, Any] = {"kinds": kinds, "moment": now, "only": only}
         for at, (kind, owner) in enumerate(busy):
             asked |= {f"kind_{at}": kind, f"owner_{at}": owner}
@@ -185,7 +187,7 @@ class JobRows(Rows):
     def release(self, connection: Connection, now: datetime) -> int:
         """Let go of all that runs, and give how much that was: it is due at once.
 
-        Only for a process that is alone on this database: whoever held it has ended.
+        Only for a process that is alone on this database: the process that held the lease has ended.
         """
         held = jobs.c.status == JobStatus.RUNNING
         waits = {"status": JobStatus.WAITING, "due_at": now, "asked_at": now}

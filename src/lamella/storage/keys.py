@@ -13,7 +13,7 @@ from lamella.storage.tables import idempotency_keys as keys
 from lamella.storage.tables import notices, queued_messages, turns
 
 KEYS_LAST = timedelta(hours=24)
-"""How long a key is bound to what it made first; whoever sends it later asks for something new."""
+"""How long an idempotency key returns what it created first. Later the key creates something new."""
 
 
 def forget_keys(connection: Connection, caller: Caller, result_id: str) -> None:

@@ -1,4 +1,4 @@
-"""SQLite set up for one process: WAL, one writing connection, a few reading ones beside it."""
+"""SQLite set up for one process: WAL, one writing connection, and a few reading ones."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def stop_of(run: RunRecord, made: TraceRun) -> TraceStop | None:
     asked = len(made.steps)
     last = run.steps[asked - 1] if 0 < asked <= len(run.steps) else None
     if asked == 0 or (last is not None and _is_whole(last)):
-        stop.step = asked  # behind its last step, or before it had begun
+        stop.step = asked  # after its last step, or before it began
         return stop
     stop.step = asked - 1
     if last is not None and 0 < len(last.results) < len(last.calls):

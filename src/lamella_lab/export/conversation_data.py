@@ -62,7 +62,7 @@ class ConversationData:
         return self.kept_around(moment) or Pinned(self.conversation.system_prompt, self.conversation.tools)
 
     def asked_at(self, record: RequestRecord) -> datetime:
-        """The moment that a request for a summary belongs to: one that was made beside a running turn knew nothing of
+        """The moment that a request for a summary belongs to: one that was made during a running turn knew nothing of
         it, and belongs before it. One that the turn itself waited for is its own. One for a session that a command
         ended belongs after the command, whose answer may have been stored later.
         """

@@ -45,7 +45,7 @@ from lamella_lab.trace.parts import TraceAnswer
 from lamella_lab.trace.settings import carried_settings
 
 AS_DATA = "S U"
-"""The window of a request beside the conversation, for a digest, a title or a summary: what it reads stands in it as
+"""The window of a side request, for a digest, a title or a summary: what it reads stands in it as
 data, and nothing says from which rows."""
 
 
@@ -238,7 +238,7 @@ class Exporter:
         return projects
 
     def _leave(self, data: ConversationData, missing: Missing) -> None:
-        """Say what of a conversation is not in its trace, whoever reads it."""
+        """Name what the trace leaves out of the conversation."""
         conversation = data.conversation
         if conversation.running_turn is not None:
             missing.add("the turn that is running")
@@ -265,7 +265,7 @@ class Exporter:
 
 
 def _side(data: ConversationData, sent: SentRequests, apart: WithheldRequests, missing: Missing) -> TraceSide:
-    """What was answered beside the turns."""
+    """The answers to side requests."""
     side = TraceSide()
     summaries, titles = data.of_purpose("summary"), data.of_purpose("title")
     lost = [one for one in (*summaries, *titles) if one.said is None and one.error is None]

@@ -96,7 +96,7 @@ def usage_of(usage: Usage | None) -> TraceUsage | None:
 
 
 def answer_of(record: RequestRecord, sent: TraceSent, text: str | None, late: int = 0) -> TraceAnswer:
-    """What came back of a request beside the turns; `text` goes before what is stored of it."""
+    """The answer to a side request. `text` takes precedence over the stored answer."""
     response = record.said
     stored = response.text if response is not None else ""
     return TraceAnswer(

@@ -49,7 +49,7 @@ from lamella_lab.trace.format import (
 from lamella_lab.trace.parts import TraceFound
 
 ACTING = ("new", "clear", "compact", "prune", "undo")
-"""Commands that change what stands in the window, beside `/resume`; the others only look."""
+"""Commands that change the window, besides `/resume`; the others only read."""
 
 Happened = TurnRecord | Notice | StoredDecision | RequestRecord
 

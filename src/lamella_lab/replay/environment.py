@@ -100,7 +100,7 @@ class ReplayEnvironment:
 
 
 def _scripts(trace: Trace) -> Iterator[tuple[str, Json]]:
-    """The answer to each step, and to each request beside the conversation that there may be."""
+    """The answers to all steps and side requests."""
     side = trace.head.side
     for number, turn in enumerate(trace.turns, 1):
         for n, run in enumerate(turn.answers):

@@ -20,7 +20,9 @@ MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class ReplayEvent:
-    """Something between two requests: behind request `after`, its kind, its cause, its figures and what was told."""
+    """An event between two requests, for example a compaction: it comes after request `after`. Has kind, cause, figures
+    and the text that was shown.
+    """
 
     at: datetime
     after: int
@@ -54,7 +56,7 @@ class ReplayEvents:
         self.found: list[ReplayEvent] = []
 
     async def look(self, after: int, decided: Sequence[StoredDecision]) -> None:
-        """Note what is new behind request `after`; `decided` are the new decisions."""
+        """Note the events after request `after`; `decided` are the new decisions."""
         numbers = {s.id: s.number for s in await self._store.sessions.sessions(self._caller, self._conversation)}
         fresh = [
             ReplayEvent(stored.at, after, TOLD[d.kind], d.why, d.numbers, _text(d, numbers))

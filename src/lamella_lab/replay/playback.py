@@ -14,7 +14,7 @@ from lamella_lab.trace.format import TraceSide, TraceTurn
 from lamella_lab.trace.parts import TraceAnswer, TraceCall, TraceRun, TraceSent, TraceStep, TraceStop, TraceTool
 
 BESIDE = ("summary", "title")
-"""What is asked in the background, beside any turn: these requests are counted through the whole replay."""
+"""Purposes of background requests, which belong to no turn. They are numbered through the whole replay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Playback:
         self.turn: TraceTurn | None = None
         self.tools: Mapping[str, TraceTool] = {}
         self.beside: dict[str, list[int]] = {purpose: [] for purpose in BESIDE}
-        """Behind which turn each request beside the turns was sent, by purpose."""
+        """After which turn each side request was sent, by purpose."""
         self.held: list[HeldSummary] = []
         self.news = asyncio.Event()
         """Set when a summary is held back."""
@@ -137,7 +137,7 @@ class Playback:
         return self._acting[run]
 
     def step(self, run: int, index: int) -> TraceStep:
-        """What the model says in a step; nothing behind the last."""
+        """The model's answer in a step. Empty after the last step."""
         steps = self._acting[run].run.steps
         return steps[index] if index < len(steps) else TraceStep()
 
@@ -173,7 +173,7 @@ class Playback:
         return TraceAnswer(given) if isinstance(given, str) else given
 
     def answer(self, script: Script) -> TraceAnswer:
-        """What a recorded request beside the turns was answered."""
+        """The recorded answer to a side request."""
         match script.purpose:
             case "digest":
                 return self.digest(script.run, script.number)
@@ -200,7 +200,7 @@ class Playback:
     # How time passes
 
     def spend(self, run: int, milliseconds: int) -> None:
-        """A run has taken so long; several take their time beside each other."""
+        """Advance the clock by the duration of a run. Parallel runs overlap."""
         if len(self._acting) < 2:
             self.clock.advance(milliseconds / 1000)
             return

@@ -215,7 +215,7 @@ def _part(block: int, part: TracePart, *, cut: bool) -> Iterator[Delta]:
 
 
 def _said(answer: TraceAnswer) -> Iterator[Delta]:
-    """The deltas of an answer beside the conversation; raises what it ended with."""
+    """The deltas of the answer to a side request. Raises the error that it ended with."""
     sent = answer.sent or TraceSent()
     if sent.usage is not None:
         yield deltas.Opened(None, b"")

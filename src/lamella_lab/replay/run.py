@@ -196,7 +196,7 @@ class _Replay:
         self._happenings = ReplayEvents(store, store.jobs, OWNER, CONVERSATION)
         self._found: list[Replayed] = []
         self._beside: dict[str, list[str]] = {purpose: [] for purpose in BESIDE}
-        """The ids of the requests beside the turns, by purpose and in the order in which they were sent."""
+        """The ids of the side requests, by purpose, in the order of sending."""
         self._decided = 0
         """Decisions that were told."""
         self._fresh: list[Decision] = []
@@ -242,7 +242,7 @@ class _Replay:
             happenings=tuple(self._happenings.found),
         )
 
-    # What goes on beside the turns
+    # Side requests and background jobs
 
     async def _work_until(self, at: datetime) -> None:
         """Do what is due before this moment, each when it is due."""

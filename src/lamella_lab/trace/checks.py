@@ -205,7 +205,9 @@ def _check_runs(turn: TraceTurn, where: str, known_ids: _Known) -> None:
 
 def _check_step(step: TraceStep, where: str, known_ids: _Known) -> None:
     if step.parts and (step.text or step.reasoning or step.tool_calls):
-        raise InvalidRequest(f"{capital(where)} has `parts` beside the same in short.", hint="Give one of the two.")
+        raise InvalidRequest(
+            f"{capital(where)} has `parts` and their short form. Keep one.", hint="Give one of the two."
+        )
     if known_ids.head.exported is None and (step.sent is not None or step.failed):
         raise InvalidRequest(
             f"{capital(where)} says what was sent, which only a trace that was exported can.",
@@ -246,7 +248,7 @@ def _check_stops(turn: TraceTurn, where: str) -> None:
         if stop.run >= len(answers) or stop.step > len(answers[stop.run].steps):
             raise InvalidRequest(
                 f"{capital(where)} is stopped in run {stop.run}, step {stop.step}, which it has not.",
-                hint="Both are counted from 0; a step behind the last one is stopped before it is sent.",
+                hint="Both are counted from 0; a step after the last one is stopped before it is sent.",
             )
         if stop.run in seen:
             raise InvalidRequest(f"{capital(where)}: run {stop.run} is stopped twice.", hint="Give one `stop` for it.")

@@ -63,13 +63,13 @@ class TraceAccount(TraceStruct):
 
 
 class TraceSideFault(TraceStruct):
-    """A request beside the conversation that fails."""
+    """A side request that fails."""
 
     fault: TraceFault
 
 
 class TraceSide(TraceStruct):
-    """What is answered beside the conversation: `digest` of old results, a text, "keep_facts", or a fault; `summary` of
+    """Answers to side requests: `digest` of old results, a text, "keep_facts", or a fault; `summary` of
     what is old and `title`, once for all or for one request after another, the last one again and again."""
 
     digest: str | TraceSideFault = ""
@@ -242,7 +242,7 @@ class RestartChange(TraceStruct, tag_field="do", tag="restart"):
 
 
 class PreferChange(TraceStruct, tag_field="do", tag="prefer"):
-    """The conversation goes on from this answer of a turn; with `latest` from the newest turn behind it."""
+    """The conversation goes on from this answer of a turn; with `latest` from the newest turn after it."""
 
     at: datetime
     turn: Name

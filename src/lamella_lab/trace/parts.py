@@ -135,7 +135,7 @@ class TraceFault(TraceStruct):
 
 
 class TraceAnswer(TraceStruct):
-    """One answer beside the conversation: a `text`, "keep_facts", or a `fault`; `late` turns go on before it comes.
+    """One answer to a side request: a `text`, "keep_facts", or a `fault`; `late` turns go on before it comes.
 
     `stop_reason` is how it ended; `calls`: it called a tool, which is no answer.
     """
@@ -159,7 +159,7 @@ class TraceCall(TraceStruct):
     """A call with what the tool gave back, after `ms` milliseconds. `expanded_queries` are all that a search ran.
 
     `arguments` is an object, or its JSON text as the model wrote it. `digest` is what was made of the result for when
-    it is old; `rich` is what people were shown beside it, as JSON. A call that was `interrupted` has no result.
+    it is old; `rich` is what people were shown with it, as JSON. A call that was `interrupted` has no result.
     """
 
     id: Annotated[str, msgspec.Meta(min_length=1)]
@@ -252,7 +252,7 @@ class TraceRun(TraceStruct):
 class TraceStop(TraceStruct):
     """Where an answer was stopped: the `run`, the `step`, and there after so many characters or while its tools run.
 
-    Without either it is stopped when all of the step has come; a step behind the last one is stopped before it is sent.
+    Without either it is stopped when all of the step has come; a step after the last one is stopped before it is sent.
     `cause`: the user, or a server that ended.
     """
 

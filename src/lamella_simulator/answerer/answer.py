@@ -332,7 +332,7 @@ def _parts(conversation: Conversation) -> Iterator[dict[str, object]]:
         yield from (part for part in listed if isinstance(part, dict)) if isinstance(listed, list) else ()
 
 
-DEALS_WITH_IT = "The documents deal with this question. For what they say, ask whoever keeps them."
+DEALS_WITH_IT = "The documents deal with this question. For what they say, ask the people who keep them."
 
 
 def safe_summary(conversation: Conversation) -> Reply | None:

@@ -195,7 +195,7 @@ class Summary(msgspec.Struct, frozen=True):
     start: str
     """The chain of tools and system."""
     end: str
-    """The chain behind the last message that is summarised."""
+    """The chain after the last message that is summarised."""
     previous: str
     """The id of the last thinking block before."""
 
@@ -238,7 +238,7 @@ def check_block(path: str, raw: Json, betas: frozenset[str], *, require_betas: b
 
 
 def check_compaction(request: MessagesRequest, betas: frozenset[str], *, require_betas: bool) -> None:
-    """The on-demand parameter: its beta, its fields, and nothing beside it. Raises 400."""
+    """The on-demand parameter: its beta and its fields, without other edits. Raises 400."""
     asked = request.compaction
     if asked is None:
         return
@@ -270,7 +270,7 @@ def trigger_of(edit: Json) -> int:
 
 
 def instructions_of(asked: Json) -> str:
-    """What is put behind the conversation; empty instructions count as none."""
+    """The text that is appended to the conversation. Empty instructions count as none."""
     return str(asked.get("instructions") or "").strip() or INSTRUCTIONS
 
 

@@ -60,7 +60,7 @@ def check_history(
 
 
 def opens_with_summary(message: Message) -> bool:
-    """A summary stands in place of what came before it, whoever said the first of that."""
+    """A summary replaces the messages before it, whatever the role of the first one."""
     blocks = message.blocks
     return bool(blocks) and blocks[0].get("type") == "compaction"
 

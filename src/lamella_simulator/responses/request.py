@@ -108,7 +108,7 @@ class Compacted(msgspec.Struct, frozen=True):
     summary: str
     tokens: int
     drops: bool
-    """Of an in-line compaction; the output of `/responses/compact` has the user's messages beside it."""
+    """Of an in-line compaction; the output of `/responses/compact` has the user's messages too."""
 
 
 def unseal(item: Json, account: str, model: str, seed: int) -> Sealed:

@@ -183,7 +183,7 @@ def check_ids(items: list[Json]) -> None:
 
 
 def check_calls(items: list[Json]) -> None:
-    """Every call has one output, somewhere behind it, and every output its call before it."""
+    """Every call has one output, somewhere after it, and every output has its call before it."""
     open_calls: dict[str, None] = {}
     answered: set[str] = set()
     for item in items:

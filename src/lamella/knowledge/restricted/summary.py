@@ -161,7 +161,7 @@ def picked_of(text: str, form: Sequence[FormField]) -> Reply | None:
 def reply_of(text: str) -> Reply | None:
     """What a second model answered; None for whatever is not exactly what it was asked for.
 
-    A fence around the object is taken off; words before or behind it, other fields, another reason or one that does
+    A fence around the object is taken off; words before or after it, other fields, another reason or one that does
     not fit the decision, and an answer without a summary are all no reply.
     """
     bare = text.strip()

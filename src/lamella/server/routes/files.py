@@ -157,7 +157,7 @@ async def file_text(file_id: str, app: TheApp, caller: TheCaller) -> FileTextObj
 
 FIELD = b"file"
 FRAMING_BYTES = 100_000
-"""What a body may have beside the file itself: boundaries, headers, other small fields."""
+"""Bytes that a body may have besides the file: boundaries, headers, other small fields."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """An `ExecutionRequest` as a request of OpenAI's Responses API, and back, with nothing lost.
 
 The message is `input`, the first model `model`, the conversation `conversation`. All other fields are one JSON object,
-cut into values of at most 512 characters under the keys `lamella.0`, `lamella.1` … of `metadata`, beside the caller's
+cut into values of at most 512 characters under the keys `lamella.0`, `lamella.1` … of `metadata`, next to the caller's
 own pairs: the API takes 16 pairs with keys of at most 64 characters. An object that does not fit is the field `lamella`
 of the body, and the pair `lamella.body` says that it is there: a body whose field was dropped on the way is refused.
 Nothing is shortened.

@@ -1,6 +1,6 @@
 """`POST /v1/responses`: the chat for clients of OpenAI's Responses API.
 
-What a request asks beside its message is done or refused: nothing is passed over in silence. The packets of its turn
+A field that can't be followed is refused; none is ignored silently. The packets of its turn
 are written as the events of a response, and as the response they come to:
 https://platform.openai.com/docs/api-reference/responses-streaming
 """

@@ -100,7 +100,7 @@ class BranchRows(Rows):
 
     @reads
     def place_of(self, connection: Connection, caller: Caller, conversation_id: str, message_id: str) -> Place:
-        """The place behind a message or a run; behind a user message that of the run that is followed."""
+        """The place after a message or a run; after a user message, the place of the run that is followed."""
         conversation = find_conversation(connection, caller, conversation_id)
         of_message = select(messages.c.turn_id, messages.c.run_id).where(messages.c.id == message_id)
         of_run = select(runs.c.turn_id, runs.c.id).where(runs.c.id == message_id)

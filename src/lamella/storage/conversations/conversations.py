@@ -34,7 +34,7 @@ _conversation_of = recorder(Conversation, conversations.c)
 
 
 def turn_in_progress(turn_id: str) -> TurnInProgress:
-    """The answer to whoever wants a conversation that is still answering."""
+    """The error for a conversation that is still answering."""
     return TurnInProgress(
         "This conversation is still answering.",
         hint=f"Wait for the turn to end or stop it: POST /api/v1/turns/{turn_id}/stop.",

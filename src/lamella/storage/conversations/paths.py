@@ -23,7 +23,7 @@ from lamella.storage.tables import attachments, files, messages, runs, turns
 
 
 def line_of(caller: Caller, place: Place, after: str | None, most: int | None = None) -> CTE:
-    """The turns from `place` back to the first, or to the one behind `after`, at most `most`.
+    """The turns from `place` back to the first, or to the one after `after`, at most `most`.
 
     `depth` counts from the place; `followed` is the run whose answer the next turn of the line follows.
     """
@@ -109,7 +109,7 @@ def find_sent(connection: Connection, caller: Caller, turn_id: str | None, most:
 def find_path(
     connection: Connection, caller: Caller, conversation_id: str, place: Place, after: str | None = None
 ) -> tuple[Turn, ...]:
-    """The turns to a place, canonical, the running one included: all, or those behind the turn `after`.
+    """The turns to a place, canonical, the running one included: all, or those after the turn `after`.
 
     Of each turn there are the steps of the run that is followed, and its status is that run's. What lies before `after`
     is not read, however much it is.

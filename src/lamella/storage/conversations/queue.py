@@ -33,7 +33,7 @@ def _find(connection: Connection, caller: Caller, message_id: str) -> QueuedMess
 
 
 def _left(message: QueuedMessage) -> NotWaiting:
-    """The answer to whoever wants a message that does not wait any more."""
+    """The error for a message that does not wait any more."""
     match message.status:
         case QueueStatus.CANCELLED:
             hint = "It was cancelled; send it again."
@@ -85,7 +85,7 @@ class QueueRows(Rows):
     def queue_message(
         self, connection: Connection, caller: Caller, message: QueuedMessage, limit: int | None = None
     ) -> QueuedMessage:
-        """Store a message behind those of its conversation that wait already; gives it with its place.
+        """Append a message to the queue of its conversation. Returns it with its position.
 
         Raises `QueueFull` when `limit` of them wait.
         """
@@ -156,7 +156,7 @@ class NoticeRows(Rows):
         queued_ids: Sequence[str] = (),
         status: QueueStatus = QueueStatus.BEGUN,
     ) -> None:
-        """Store what a conversation shows beside its messages.
+        """Store a notice of a conversation: a command with its answer, or a notification.
 
         The waiting rows `queued_ids` are what it tells of, and have this `status` from now on; raises `NotWaiting` when
         one waits no more, and then stores nothing.

@@ -40,7 +40,7 @@ from lamella.storage.tables import blocks, pinned, provider_limits, requests, tu
 
 @dataclass(frozen=True, slots=True)
 class PinnedTo:
-    """What it is pinned to: a turn that begins, or a request beside the turns."""
+    """What it is pinned to: a turn that begins, or a side request."""
 
     id: str
     conversation_id: str
@@ -226,7 +226,7 @@ class RequestRows(Rows):
 
     @writes
     def end_request(self, connection: Connection, caller: Caller, end: RequestEnd) -> None:
-        """Store what became of a request that was sent beside a turn, whose end does not wait for it."""
+        """Store the end of a side request that a turn does not wait for."""
         this = owned_by(requests, caller, end.request_id)
         result = connection.execute(update(requests).where(*this).values(**request_end_row(end)))
         if result.rowcount == 0:

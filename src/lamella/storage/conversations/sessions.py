@@ -62,7 +62,7 @@ def _found(connection: Connection, caller: Caller, query: Select[*tuple[Any, ...
 
 
 def find_ancestry(connection: Connection, caller: Caller, session_id: str) -> tuple[Session, ...]:
-    """The caller's session behind those that it goes on from, as far as each inherits; the oldest first."""
+    """The session after those that it continues, as far as each inherits; the oldest first."""
     first = select(sessions.c.id, sessions.c.parent_id, sessions.c.inherits).where(
         *owned_by(sessions, caller, session_id)
     )
@@ -289,7 +289,7 @@ class SessionRows(Rows):
     ) -> Session:
         """Close the current session and open the next, whose number the store counts; gives it as stored.
 
-        The messages of the turns behind `begins_after` on the path, the running one's included, are the new session's.
+        The messages of the turns after `begins_after` on the path, the running one's included, are the new session's.
         A summary that the closed one had before it was opened again gives way to a new one. Raises `SessionMoved` when
         the conversation is no longer in the expected session, or left it meanwhile, `NotFound` for a foreign parent or
         a `begins_after` off the path, `LeaseLost` when it is the work of a `job` that another worker has by now; then
@@ -346,14 +346,14 @@ class SessionRows(Rows):
 
     @writes
     def spend(self, connection: Connection, caller: Caller, session_id: str, purpose: str, usage: Usage) -> None:
-        """Add to a session what was spent on it beside its turns."""
+        """Add the usage of side requests to a session."""
         find_session(connection, caller, session_id)
         spend(connection, caller, session_id, {purpose: usage})
 
     def _then(
         self, connection: Connection, caller: Caller, conversation: Conversation, step: SessionStep | SessionReturn
     ) -> None:
-        """Enqueue what follows for the session that ends: a crash behind this transaction does not lose it."""
+        """Enqueue what follows for the session that ends: a crash after this transaction does not lose it."""
         if step.then is None:
             return
         ended = find_session(connection, caller, step.expected)

@@ -177,7 +177,7 @@ def _closed(
 def _message_of(row: RowMapping, call_id: str, closed: frozenset[str]) -> Source | None:
     """A message, or the result of a call of it; None when it has no such call. What came from `closed` is held back."""
     name, speaker = "", Speaker.ASSISTANT if row["seq"] else Speaker.USER
-    # What a user's message carries is told beside it: the words are the user's own.
+    # Attachments of a user's message are listed next to it: the words are the user's own.
     made_from = _made_from(row) if row["seq"] else frozenset[str]()
     is_closed = not made_from.isdisjoint(closed)
     if call_id:

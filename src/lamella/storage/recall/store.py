@@ -154,7 +154,7 @@ class RecallIndex(Transactions):
             _summary_without_vector(model),
         )
         rows = connection.execute(query).mappings().all()
-        # What may not be read any more is not sent to whoever makes vectors either.
+        # A text that may not be read any more is not sent to an embedder either.
         return readable_summaries(connection, caller, rows)
 
     @writes
@@ -212,7 +212,7 @@ class RecallIndex(Transactions):
     def _readable(
         self, connection: Connection, caller: Caller, entries: Sequence[int], session_ids: Sequence[str]
     ) -> tuple[Mapping[int, tuple[Source, int, int]], Collection[str]]:
-        """What stands behind these entries, and which of the sessions have a summary that may be read."""
+        """The sources of these entries, and which of the sessions have a summary that may be read."""
         return find_sources(connection, caller, entries), readable_sessions(connection, caller, session_ids)
 
     @reads

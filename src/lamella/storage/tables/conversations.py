@@ -1,4 +1,4 @@
-"""The tables of conversations, their sessions and decisions, and of what waits or is shown beside them."""
+"""The tables of conversations, their sessions and decisions, and of queued messages and notices."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ knowledge_passages = Table(
     Index("uq_knowledge_passages_document_id_version_position", "document_id", "version", "position", unique=True),
     sqlite_autoincrement=True,
 )
-"""Passages of documents: one behind the other they are the text. `length` is in terms. An id is never used twice:
+"""Passages of documents: one after the other they are the text. `length` is in terms. An id is never used twice:
 `knowledge_words` goes by it."""
 
 knowledge_vectors = Table(

@@ -58,7 +58,7 @@ requests = Table(
 )
 """`segments` holds what follows the first `shared` ones of `base`; `length` counts all of them, `depth` the bases.
 
-`said` is the answer to a request beside a turn, a JSON object: what was made of it is kept elsewhere, if anything was.
+`said` is the answer to a side request, a JSON object: what was made of it is kept elsewhere, if anything was.
 `made_from` are the ids of the knowledge bases of which something stood in the window, a JSON list. `expired`: when its
 body was removed, null while it is kept.
 """

@@ -80,7 +80,7 @@ messages = Table(
     Index("uq_messages_turn_id_seq", "turn_id", "seq", unique=True),
 )
 """`seq` 0 is the user message of the turn, the others are the steps of its runs, one run after the other. Usage is that
-of the request behind the step.
+of the step's request.
 
 `made_from` are the ids of the knowledge bases of which something stood in the window that a step was made from, a JSON
 list. `session_id` is the message's label; the window is read from the path and the decisions, never from it.
