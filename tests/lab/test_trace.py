@@ -86,7 +86,7 @@ WRONG: list[tuple[Raw, str, str]] = [
     (named(id="t1"), "Turn 2: the `id` “t1” comes twice", "its own"),
     (named(id="a/b"), "Turn 2, `id`: expected `str` matching regex", ""),
     (named(sent="2026-03-01T10:01:00"), "Turn 2: `sent` has no offset", "+01:00"),
-    (step(parts=[{"text": "x"}]), "Turn 2, step 2 has `parts` beside the same in short", "one of the two"),
+    (step(parts=[{"text": "x"}]), "Turn 2, step 2 has `parts` and their short form", "one of the two"),
     (step(text="", parts=[{"text": "x", "reasoning": "y"}]), "Turn 2, step 2, part 1 is not one thing", "`call`"),
     (step(sent={}), "Turn 2, step 2 says what was sent", "`exported`"),
     (turn(timezone="Nowhere"), "Turn 2, `timezone`", ""),

@@ -135,6 +135,6 @@ notices = Table(
     Column("at", UtcMoment, nullable=False),
     Column("made_from", Json(tuple[str, ...]), nullable=False, server_default="[]"),
 )
-"""Commands with their answers, and notifications: what a conversation shows behind `turn_id` and no model reads.
+"""Commands with their answers, and notifications: shown after `turn_id`, and read by no model.
 
 `made_from` are the knowledge bases that its text may quote."""
