@@ -205,9 +205,7 @@ def _check_runs(turn: TraceTurn, where: str, known_ids: _Known) -> None:
 
 def _check_step(step: TraceStep, where: str, known_ids: _Known) -> None:
     if step.parts and (step.text or step.reasoning or step.tool_calls):
-        raise InvalidRequest(
-            f"{capital(where)} has `parts` and their short form.", hint="Give one of the two."
-        )
+        raise InvalidRequest(f"{capital(where)} has `parts` and their short form.", hint="Give one of the two.")
     if known_ids.head.exported is None and (step.sent is not None or step.failed):
         raise InvalidRequest(
             f"{capital(where)} says what was sent, which only a trace that was exported can.",
