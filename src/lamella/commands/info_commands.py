@@ -49,8 +49,8 @@ class Status:
             next_line(ahead.next),
             f"Cost of the conversation: ${totals.cost:.4f}{_PARTLY if totals.estimated else ''}",
         ]
-        keeps = self._reach.sessions.settings.keeps
-        expired = await self._reach.store.retention.expired(call.caller, call.conversation.id)
+        keeps = self._context.sessions.settings.keeps
+        expired = await self._context.store.retention.expired(call.caller, call.conversation.id)
         lines += retention_lines(keeps, expired)
         if now.caution is not None:
             lines.append(now.caution)
