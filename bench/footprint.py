@@ -3,7 +3,7 @@
     python bench/footprint.py [--rounds 5] [--install] [--json]
     python bench/footprint.py --packages        # megabytes of each package that a server needs, and who needs it
 
-Memory is that of the server's own process, when the provider's SDK is loaded; the demonstration's simulator is another.
+Memory is that of the server's own process, with the adapter loaded; the demonstration's simulator is another.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tables import arguments, emit, middle, show
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTLE_SECONDS = 8.0
-"""How long a server is left alone before its memory is read: the provider's SDK is loaded by then."""
+"""How long a server is left alone before its memory is read: the provider's adapter is loaded by then."""
 
 PROVIDER = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
 DEMONSTRATION: dict[str, str] = {}

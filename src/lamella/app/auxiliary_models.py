@@ -167,9 +167,13 @@ def word_lists() -> Callable[[], Mapping[str, Lexicon]] | None:
     """Reads the word lists of restricted access; None if `lamella[restricted]` is not installed."""
     if any(importlib.util.find_spec(package) is None for package in ("wordfreq", "simplemma")):
         return None
-    module = importlib.import_module("lamella.knowledge.restricted.wordlists")
-    read: Callable[[], Mapping[str, Lexicon]] = module.lexicons
-    return read
+    return _lexicons
+
+
+def _lexicons() -> Mapping[str, Lexicon]:
+    """Loads the packages with the first reading: a server without restricted bases does not need them."""
+    found: Mapping[str, Lexicon] = importlib.import_module("lamella.knowledge.restricted.wordlists").lexicons()
+    return found
 
 
 class RestrictedModel:

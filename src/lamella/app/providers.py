@@ -1,4 +1,4 @@
-"""The models that can be asked, and their adapters. SDKs are loaded in a thread, after the start."""
+"""The models that can be asked, and their adapters, whose modules are loaded in a thread when they are first needed."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ class Providers:
         )
 
     async def warm(self) -> None:
-        """Load the SDK and start the demonstration in advance."""
+        """Load the adapter and start the demonstration in advance."""
         await self.open(self.default)
 
     async def close(self) -> None:
@@ -236,7 +236,7 @@ class Providers:
 
 
 async def adapter(facts: ModelFacts, endpoint: Endpoint, protected: ProtectedBases = all_protected) -> ChatModel:
-    """The adapter for a model; its SDK is imported in a thread (a second). It asks once: see `RetryingModel`."""
+    """The adapter for a model; its module is imported in a thread (0.2 s). It asks once: see `RetryingModel`."""
     made = _build(await load_wire(facts.protocol), facts, endpoint)
     return LoggedModel(made, endpoint.base_url, protected) if endpoint.log_bodies else made
 

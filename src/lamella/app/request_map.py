@@ -196,7 +196,7 @@ def _text(value: Json) -> str:
 
 
 def stored_body(record: RequestRecord, blocks: Sequence[StoredBlock]) -> dict[str, object]:
-    """The JSON body that was handed to the provider's SDK; raises `StoreFailed` for an unknown wire.
+    """The JSON body that was sent; raises `StoreFailed` for an unknown wire.
 
     Of a request that may not be read any more, or whose body has expired, it is a sentence that says so.
     """
@@ -214,7 +214,7 @@ def stored_body(record: RequestRecord, blocks: Sequence[StoredBlock]) -> dict[st
 
 
 def _body_of(record: RequestRecord) -> Callable[[WireRequest], dict[str, object]]:
-    """What writes the bodies of a wire: of those that ship, without their SDK."""
+    """What writes the bodies of a wire: of those that ship, without their adapter."""
     if record.protocol in SHIPPED_WIRES:
         shipped: Callable[[WireRequest], dict[str, object]] = import_module(
             f"lamella.llm.{record.protocol}_wire"

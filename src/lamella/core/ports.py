@@ -36,7 +36,7 @@ class ChatModel(Protocol):
         ...
 
     def body(self, request: WireRequest) -> dict[str, object]:
-        """The JSON body, as given to the provider's SDK."""
+        """The JSON body, as it is sent."""
         ...
 
     def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:

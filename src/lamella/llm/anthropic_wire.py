@@ -1,4 +1,4 @@
-"""Anthropic Messages as JSON: segments to wire blocks, wire blocks to a body. Pure; the SDK is next door."""
+"""Anthropic Messages as JSON: segments to wire blocks, wire blocks to a body. Pure."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ _LONGEST = 400
 """Characters of a provider's text that a message repeats: proxies answer with whole pages."""
 
 MALFORMED = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
-"""Errors raised by an answer that is not as documented, because the SDKs do not validate events."""
+"""Errors raised by an answer that is not as documented, because events are read without checking them first."""
 
 
 def of_status(provider: str, status: int, body: object, key_variable: str, retry_after: str | None) -> ProviderError:
@@ -241,5 +241,4 @@ def _cause(error: BaseException) -> str:
         case zlib.error():
             return "its answer can't be unpacked"
         case _:
-            status = getattr(getattr(error, "response", None), "status_code", None)
-            return f"it answered {status}" if isinstance(status, int) else ""
+            return ""

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions as JSON: segments to wire blocks, wire blocks to a body. Pure; the SDK is next door."""
+"""OpenAI Chat Completions as JSON: segments to wire blocks, wire blocks to a body. Pure."""
 
 from __future__ import annotations
 
