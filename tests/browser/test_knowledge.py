@@ -54,9 +54,10 @@ def test_a_base_is_filled_searched_and_asked(page: Page, demo: Server, tmp_path:
     expect(part(page, "search-about")).to_contain_text("embedder lexical")
 
     part(page, "base-restricted").click()
-    page.get_by_label("A question").fill("How high is the mast?")
+    part(page, "restricted-preview").click()
+    page.get_by_label("Questions").fill("How high is the mast?")
     part(page, "restricted-try").click()
-    expect(part(page, "restricted-safe")).to_contain_text("Nothing: no second model is configured")
+    expect(part(page, "restricted-safe")).to_contain_text("Refused: no second model is configured")
     expect(part(page, "restricted-passage")).to_have_count(2)
 
     part(page, "base-about").click()

@@ -355,6 +355,8 @@ async def test_an_owner_sees_before_sharing_what_is_missing_and_what_is_told(app
         ("Zeppelin in May.md", "Zeppelin in May", "[name] in [figure]"),
     ]
     assert (found["answers_per_day"], found["short_answers_per_day"]) == (200, 20)
+    quick = await client.get(f"/knowledge-bases/{base}/readiness?documents=false")
+    assert (quick["second_model"], quick["word_lists"], quick["documents"], quick["told"]) == (True, True, 0, [])
     closed = await restricted_base(app, SECRET)
     assert (await client.call("GET", f"/knowledge-bases/{closed}/readiness")).status_code == 403
 

@@ -283,9 +283,13 @@ class Knowledge:
             raise InvalidRequest("The query is empty.", hint="Say what to look for.", param="query")
         return await self.restricted.preview(RestrictedBase(base.id, base.owner, base.content.name), query, limit)
 
-    async def readiness(self, caller: Caller, base_id: str) -> Readiness:
-        """How ready the caller's own base is for restricted readers. Raises `NotFound` and `PermissionDenied`."""
-        return await self.ready.of(await self._shared(caller, base_id))
+    async def readiness(self, caller: Caller, base_id: str, *, documents: bool = True) -> Readiness:
+        """How ready the caller's own base is for restricted readers. Raises `NotFound` and `PermissionDenied`.
+
+        Without `documents` only what the server lacks.
+        """
+        base = await self._shared(caller, base_id)
+        return await self.ready.of(base) if documents else Readiness(self.ready.missing, self.ready.has_model)
 
     async def _shared(self, caller: Caller, base_id: str) -> KnowledgeBase:
         """The caller's own base, before or after it is shared."""

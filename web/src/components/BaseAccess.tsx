@@ -1,13 +1,15 @@
-import type { Grant, GrantLevel, KnowledgeBase } from '../objects.ts'
+import type { Grant, GrantLevel, KnowledgeBase, Readiness } from '../objects.ts'
 import { type FormEvent, useState } from 'react'
 import { useGrant, useGrants, useMe, useNames } from '../access.ts'
+import { useMissing, useReadiness } from '../restricted.ts'
 import controls from './controls.module.css'
 import styles from './Entrance.module.css'
 import { QueryError } from './ErrorNote.tsx'
 import form from './form.module.css'
+import { GrantWarnings } from './RestrictedReadiness.tsx'
 
 const LEVELS: { level: GrantLevel; label: string }[] = [
-  { level: 'restricted', label: 'restricted: summaries only' },
+  { level: 'restricted', label: 'restricted: answers in general words' },
   { level: 'full', label: 'full: everything' },
   { level: 'none', label: 'none: no access, even if a group has some' },
 ]
@@ -16,6 +18,9 @@ const LEVELS: { level: GrantLevel; label: string }[] = [
 export function BaseAccess({ base }: { base: KnowledgeBase }) {
   const grants = useGrants(base.id)
   const grant = useGrant(base.id)
+  const { data: missing } = useMissing(base.id)
+  const { data: readiness } = useReadiness(base.id)
+  const refuses = missing?.word_lists === false
   return (
     <section aria-label="Access" data-testid="access">
       <h3 className={form.legend}>Access</h3>
@@ -23,20 +28,29 @@ export function BaseAccess({ base }: { base: KnowledgeBase }) {
       {grants.data?.length === 0 && <p className={form.quiet}>You alone read it.</p>}
       <ul className={form.list}>
         {grants.data?.map((one) => (
-          <Member key={one.id} one={one} busy={grant.isPending} onChange={(level) => grant.mutate({ id: one.id, level })} />
+          <Member key={one.id} one={one} refuses={refuses} busy={grant.isPending} onChange={(level) => grant.mutate({ id: one.id, level })} />
         ))}
       </ul>
-      {grants.data && <Add granted={grants.data} busy={grant.isPending} onAdd={(id, level) => grant.mutate({ id, level })} />}
+      {grants.data && <Add missing={missing} readiness={readiness} granted={grants.data} busy={grant.isPending} onAdd={(id, level) => grant.mutate({ id, level })} />}
     </section>
   )
 }
 
-function Member({ one, busy, onChange }: { one: Grant; busy: boolean; onChange: (level: GrantLevel | null) => void }) {
+interface MemberProps {
+  one: Grant
+  /** The server grants no restricted access. */
+  refuses: boolean
+  busy: boolean
+  onChange: (level: GrantLevel | null) => void
+}
+
+function Member({ one, refuses, busy, onChange }: MemberProps) {
   return (
     <li className={styles.member} data-testid="grant">
       <span>
         {one.name}
         <small>{one.kind}</small>
+        {one.warning && <small data-testid="grant-warning">{one.warning}</small>}
       </span>
       <select
         className={form.control}
@@ -46,7 +60,7 @@ function Member({ one, busy, onChange }: { one: Grant; busy: boolean; onChange: 
         onChange={(event) => onChange(event.target.value as GrantLevel)}
       >
         {LEVELS.map(({ level, label }) => (
-          <option key={level} value={level}>
+          <option key={level} value={level} disabled={level === 'restricted' && refuses}>
             {label}
           </option>
         ))}
@@ -59,16 +73,20 @@ function Member({ one, busy, onChange }: { one: Grant; busy: boolean; onChange: 
 }
 
 interface AddProps {
+  /** What the server lacks; `readiness` comes later, with what the documents say. */
+  missing: Readiness | undefined
+  readiness: Readiness | undefined
   granted: Grant[]
   busy: boolean
   onAdd: (id: string, level: GrantLevel) => void
 }
 
-function Add({ granted, busy, onAdd }: AddProps) {
+function Add({ missing, readiness, granted, busy, onAdd }: AddProps) {
   const me = useMe()
   const names = useNames()
   const [who, setWho] = useState('')
   const [level, setLevel] = useState<GrantLevel>('restricted')
+  const refused = level === 'restricted' && missing?.word_lists === false
   const taken = new Set([...granted.map((one) => one.id), me.data?.id])
   const open = names.data?.filter((one) => !taken.has(one.id)) ?? []
   if (names.error) return <QueryError error={names.error} />
@@ -88,16 +106,21 @@ function Add({ granted, busy, onAdd }: AddProps) {
           </option>
         ))}
       </select>
-      <select className={form.control} aria-label="GrantLevel" value={level} onChange={(event) => setLevel(event.target.value as GrantLevel)}>
+      <select className={form.control} aria-label="Level of access" value={level} onChange={(event) => setLevel(event.target.value as GrantLevel)}>
         {LEVELS.map((one) => (
           <option key={one.level} value={one.level}>
             {one.label}
           </option>
         ))}
       </select>
-      <button type="submit" className={controls.strong} disabled={busy || who === ''} data-testid="grant-add">
+      <button type="submit" className={controls.strong} disabled={busy || who === '' || refused} data-testid="grant-add">
         Add
       </button>
+      {level === 'restricted' && missing && (
+        <div className={styles.warnings}>
+          <GrantWarnings readiness={readiness ?? missing} />
+        </div>
+      )}
     </form>
   )
 }

@@ -10,14 +10,17 @@ import form from './form.module.css'
 import { TextField, WordsField } from './TextField.tsx'
 
 const FIELDS = ['name', 'description', 'visible', 'hint', 'keywords', 'summary', 'topics'] as const
-const blank: BaseValue = { name: '', description: '', visible: false, hint: '', keywords: [], summary: '', topics: [] }
 
-function valueOf(base: KnowledgeBase | null): BaseValue {
-  return Object.fromEntries(FIELDS.map((field) => [field, base?.[field] ?? blank[field]])) as unknown as BaseValue
+type Described = Pick<BaseValue, (typeof FIELDS)[number]>
+
+const blank: Described = { name: '', description: '', visible: false, hint: '', keywords: [], summary: '', topics: [] }
+
+function valueOf(base: KnowledgeBase | null): Described {
+  return Object.fromEntries(FIELDS.map((field) => [field, base?.[field] ?? blank[field]])) as unknown as Described
 }
 
 /** What is sent: the name, and what was changed. What a model wrote and nobody touched stays the model's. */
-export function changedIn(value: BaseValue, first: BaseValue): Partial<BaseValue> {
+export function changedIn(value: Described, first: Described): Partial<BaseValue> {
   const changed = FIELDS.filter((field) => JSON.stringify(value[field]) !== JSON.stringify(first[field]))
   return { name: value.name, ...Object.fromEntries(changed.map((field) => [field, value[field]])) }
 }
@@ -33,7 +36,7 @@ interface Props {
 export function BaseForm({ base, onDone, onMade }: Props) {
   const [first] = useState(() => valueOf(base))
   const [value, setValue] = useState(first)
-  const set = (patch: Partial<BaseValue>) => setValue((old) => ({ ...old, ...patch }))
+  const set = (patch: Partial<Described>) => setValue((old) => ({ ...old, ...patch }))
   const save = useSaveBase(base?.id ?? null)
   const remove = useRemoveBase()
   const element = useFirstWrong(save.error)
@@ -65,7 +68,7 @@ export function BaseForm({ base, onDone, onMade }: Props) {
       />
       <label className={form.check}>
         <input type="checkbox" name="visible" checked={value.visible} onChange={(event) => set({ visible: event.target.checked })} />
-        Members without access see its name and description
+        Members without access see its name and description, as you write them here
       </label>
       <TextField
         name="hint"

@@ -9,7 +9,7 @@ import { BaseSearch } from './BaseSearch.tsx'
 import { BaseSearchers } from './BaseSearchers.tsx'
 import { ErrorNote } from './ErrorNote.tsx'
 import form from './form.module.css'
-import { RestrictedPreview } from './RestrictedPreview.tsx'
+import { RestrictedAccess } from './RestrictedAccess.tsx'
 import styles from './Settings.module.css'
 import { SettingsList } from './SettingsList.tsx'
 
@@ -30,7 +30,7 @@ export function BaseSettings({ id, onOpen }: SectionProps) {
   )
 }
 
-const levels = { full: 'You read all of it', restricted: 'You get what a summary may say of it', none: 'You may not read it' }
+const levels = { full: 'You read all of it', restricted: 'Restricted: you may ask about it, and get answers in general words', none: 'You may not read it' }
 
 function gist(base: KnowledgeBase): string {
   return base.is_owner ? base.description || 'Yours' : levels[base.level]
@@ -42,7 +42,7 @@ const tabs = [
   { name: 'used', label: 'Used in' },
   { name: 'about', label: 'About' },
   { name: 'access', label: 'Access' },
-  { name: 'restricted', label: 'Restricted preview' },
+  { name: 'restricted', label: 'Restricted access' },
 ] as const
 
 type Tab = (typeof tabs)[number]['name']
@@ -75,7 +75,7 @@ function OneBase({ base, onDone }: { base: KnowledgeBase; onDone: () => void }) 
       {part('used', <BaseSearchers base={base} />)}
       {part('about', base.is_owner ? <BaseForm base={base} onDone={onDone} onMade={onDone} /> : <About base={base} />)}
       {part('access', <BaseAccess base={base} />)}
-      {part('restricted', <RestrictedPreview base={base} />)}
+      {part('restricted', <RestrictedAccess base={base} />)}
     </>
   )
 }

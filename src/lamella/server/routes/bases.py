@@ -448,6 +448,10 @@ async def previews(
 
 
 @router.get("/knowledge-bases/{base_id}/readiness")
-async def readiness(base_id: str, app: TheApp, caller: TheCaller) -> ReadinessObject:
-    """Its owner: what is missing for restricted readers, and what the guard cuts of what is said of the base."""
-    return readiness_object(await app.knowledge.readiness(caller, base_id), app.knowledge.restricted.limits)
+async def readiness(base_id: str, app: TheApp, caller: TheCaller, *, documents: bool = True) -> ReadinessObject:
+    """Its owner: what is missing for restricted readers, and what the guard cuts of what is said of the base.
+
+    Without `documents` none is read, and the answer holds only what the server has and the daily bounds.
+    """
+    ready = await app.knowledge.readiness(caller, base_id, documents=documents)
+    return readiness_object(ready, app.knowledge.restricted.limits)
