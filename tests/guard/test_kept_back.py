@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b32encode, b64encode, urlsafe_b64encode
 from collections.abc import Callable
+from string import ascii_lowercase
 from textwrap import wrap
 
 import pytest
@@ -57,6 +58,11 @@ def test_only_what_may_become_a_run_waits() -> None:
 
 TAGS = str.maketrans({chr(code): chr(0xE0000 + code) for code in range(32, 127)})
 WIDE = str.maketrans({chr(code): chr(0xFEE0 + code) for code in range(33, 127)})
+ALPHABET = ascii_lowercase
+MOVED = str.maketrans(ALPHABET, ALPHABET[3:] + ALPHABET[:3])
+TURNED = str.maketrans(ALPHABET, ALPHABET[::-1])
+SIGNS = ".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --.."
+MORSE = dict(zip(ALPHABET, SIGNS.split(), strict=True))
 LOOKING_ALIKE = str.maketrans("aceopABCEHKMOPTXy", "асеорАВСЕНКМОРТХу")
 HIDDEN = {
     "base64": lambda text: b64encode(text.encode()).decode(),
@@ -83,6 +89,34 @@ HIDDEN = {
     "look-alikes": lambda text: text.translate(LOOKING_ALIKE),
     "zero width": "\u200b".join,
     "soft hyphens": "\xad".join,
+    "moved on by three": lambda text: text.translate(MOVED),
+    "from z to a": lambda text: text.translate(TURNED),
+    "from z to a, reversed": lambda text: text.translate(TURNED)[::-1],
+    "words in reverse order": lambda text: " ".join(reversed(text.split())),
+    "every second letter": lambda text: f"{text[::2]} | {text[1::2]}",
+    "base32": lambda text: b32encode(text.encode()).decode(),
+    "base32 in small letters": lambda text: b32encode(text.encode()).decode().lower().rstrip("="),
+    "character codes": lambda text: " ".join(str(ord(letter)) for letter in text),
+    "character codes as an array": lambda text: str([ord(letter) for letter in text]),
+    "entities": lambda text: "".join(f"&#{ord(letter)};" for letter in text),
+    "entities in hex": lambda text: "".join(f"&#x{ord(letter):x};" for letter in text),
+    "octal escapes": lambda text: "".join(f"\\{ord(letter):03o}" for letter in text),
+    "ones and zeros": lambda text: " ".join(f"{ord(letter):08b}" for letter in text),
+    "ones and zeros, joined": lambda text: "".join(f"{ord(letter):08b}" for letter in text),
+    "groups of seven ones and zeros": lambda text: " ".join(f"{ord(letter):07b}" for letter in text),
+    "Morse": lambda text: " ".join(MORSE[letter] for letter in text.lower() if letter in MORSE),
+    "quoted-printable": lambda text: "".join(f"={byte:02X}" for byte in text.encode()),
+    "base64, reversed": lambda text: b64encode(text.encode()).decode()[::-1],
+    "base64 of the reversed text": lambda text: b64encode(text[::-1].encode()).decode(),
+    "base64 twice": lambda text: b64encode(b64encode(text.encode())).decode(),
+    "base64 of base64, reversed": lambda text: b64encode(b64encode(text.encode())[::-1]).decode(),
+    "base64 of hex": lambda text: b64encode(text.encode().hex().encode()).decode(),
+    "hex of base64": lambda text: b64encode(text.encode()).hex(),
+    "base32 of base64": lambda text: b32encode(b64encode(text.encode())).decode(),
+    "base64 of base32": lambda text: b64encode(b32encode(text.encode())).decode(),
+    "base64 of character codes": lambda text: b64encode(" ".join(str(ord(one)) for one in text).encode()).decode(),
+    "character codes of base64": lambda text: " ".join(str(byte) for byte in b64encode(text.encode())),
+    "base64 of letters moved on": lambda text: b64encode(text.translate(MOVED).encode()).decode(),
     "tags": lambda text: text.translate(TAGS),
     "tags between letters": lambda text: "".join(f"x{letter}" for letter in text.translate(TAGS)),
     "variants": lambda text: "x" + "".join(chr(0xE0100 + ord(letter)) for letter in text),

@@ -108,6 +108,11 @@ def test_a_heading_is_not_seen(text: str) -> None:
     assert masked(f"{text}\n\nThe rent is due.").text == "the rent is due."
 
 
+def test_a_line_without_small_letters_of_its_own_is_no_heading() -> None:
+    assert masked("ポンプCP-12が停止し、室温が上がった。", "ja").text == "ポンプ[name][figure]が停止し,室温が上がった."
+    assert masked("系统通过VPN连接。", "zh").text == "系统通过VPN连接."
+
+
 def test_evidence_of_the_whole_base_tells_names_from_words() -> None:
     words = lexicon("en")
     evidence = NameEvidence()

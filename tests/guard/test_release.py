@@ -156,6 +156,25 @@ def test_slices_of_one_sentence_are_counted_together() -> None:
     assert "covered" in kept.cuts
 
 
+@pytest.mark.parametrize(
+    ("code", "text", "said"),
+    [
+        ("en", "The union's representative, Ms Grace Harbour, was present.", "Grace harbour."),
+        ("zh", "会计白雪已经核对账目。", "文件谈到了白雪。"),
+        ("ja", "林冬樹が図面を確認した。", "資料は林冬樹の件を扱っています。"),
+    ],
+)
+def test_a_name_of_several_ordinary_words_is_not_said(code: str, text: str, said: str) -> None:
+    made = released(said, text, code, titles=())
+    assert not made.released, made
+
+
+def test_a_chinese_word_of_two_frequent_characters_may_be_said_unless_it_stands_in_the_passages() -> None:
+    said = "价格较低。"
+    assert released(said, "合同没有规定价格。", "zh", titles=()).released.text == said
+    assert not released(said, "费用较低的方案已经通过。", "zh", titles=()).released
+
+
 def test_initials_halves_and_last_letters_make_no_hidden_word() -> None:
     hidden = "Ms Zorvan signed."
     for said in (

@@ -118,15 +118,10 @@ class _Line:
 
     def _phrases(self, line: Sequence[PlacedToken]) -> frozenset[int]:
         """The places of names of several words or characters that the base is known to have."""
-        if not self._terms.phrases:
-            return frozenset()
-        between = " " if self._lexicon.language.has_spaces else ""
+        keys = [place.token.key for place in line]
         found: set[int] = set()
         for at in range(len(line)):
-            for length in range(1 if not between else 2, 6):
-                run = line[at : at + length]
-                if len(run) == length and between.join(p.token.key for p in run) in self._terms.phrases:
-                    found.update(range(at, at + length))
+            found.update(range(at, at + self._terms.phrase_at(keys, at, self._lexicon)))
         return frozenset(found)
 
     def _piece(self, line: Sequence[PlacedToken], at: int, place: PlacedToken, is_named: bool) -> str:

@@ -294,6 +294,8 @@ class _Sentence:
         lexicon = self._lexicon
         content = [key for key in self.words if lexicon.is_content(key)]
         stems = tuple(lexicon.stem(key) for key in content)
+        if any(self._terms.phrase_at(self.words, at, lexicon) for at in range(len(self.words))):
+            self.cuts.add(CutReason.NAME)
         if sum(key in lexicon.language.spelling_alphabet for key in self.words) >= SPELLED:
             self.cuts.add(CutReason.SPELLING)
         if self._has_title(set(stems)):

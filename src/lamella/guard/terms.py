@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from lamella.guard.lexicon import Lexicon, TokenKind, tokens
 from lamella.guard.names import ORDINARY, SENTENCE_ENDS, PlacedToken, named_places, placed
 
+LONGEST_PHRASE = 5
+"""Words of a name that is looked for."""
+
 MOST_WORDS = 12
 """Words of a line that may be a heading."""
 
@@ -71,6 +74,17 @@ class ProtectedTerms:
         if key in self.allowed:
             return False
         return key in self.words or (lexicon.language.has_spaces and lexicon.stem(key) in self.stems)
+
+    def phrase_at(self, keys: Sequence[str], at: int, lexicon: Lexicon) -> int:
+        """How many of the words from here on are a name of several words or characters; 0 if they are none."""
+        if not self.phrases:
+            return 0
+        between = " " if lexicon.language.has_spaces else ""
+        most = 0
+        for length in range(1 if not between else 2, min(LONGEST_PHRASE, len(keys) - at) + 1):
+            if between.join(keys[at : at + length]) in self.phrases:
+                most = length
+        return most
 
 
 def terms_of(
@@ -144,7 +158,7 @@ def is_heading(line: str) -> bool:
     if bare.startswith("#") and bare.lstrip("#").startswith(" "):
         return True
     letters = [character for character in bare if character.isalpha()]
-    return len(letters) > 3 and "".join(letters).isupper() and "|" not in bare and len(bare.split()) <= MOST_WORDS
+    return len(letters) > 3 and all(map(str.isupper, letters)) and "|" not in bare and len(bare.split()) <= MOST_WORDS
 
 
 def _read(line: Sequence[PlacedToken], lexicon: Lexicon, evidence: NameEvidence) -> None:
@@ -158,6 +172,8 @@ def _read(line: Sequence[PlacedToken], lexicon: Lexicon, evidence: NameEvidence)
         elif token.is_shouted and 0 < lexicon.frequency(token.key) < ORDINARY:
             evidence.capital[token.key] += 1
     for start, end in _runs(named):
+        while end - start > 1 and line[start].token.key in lexicon.language.name_triggers:
+            start += 1  # `Ms Lake` is the name Lake
         if end - start > 1:
             evidence.phrases[_joined(line[start:end], lexicon)] += 1
         before = line[start - 1].token.key if start else ""
