@@ -49,7 +49,7 @@ LEAST |= {"units": 60, "amounts": 20, "months": 12, "weekdays": 7, "name_trigger
 @cache
 def lists(language: str) -> dict[str, list[str]]:
     loaded = tomllib.loads((FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
-    named = {"language", "name", "script"}
+    named = {"language", "name", "script", "there_is"}
     return {k: v.split() if isinstance(v, str) else list(v) for k, v in loaded.items() if k not in named}
 
 
@@ -71,6 +71,7 @@ def test_a_file_names_its_language_and_has_every_key(language: str) -> None:
     loaded = tomllib.loads((FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
     assert (loaded["language"], loaded["script"]) == (language, SCRIPTS[language])
     assert loaded["name"]
+    assert loaded["there_is"].count("{contact}") == 1
     assert set(lists(language)) == KEYS | OWN_KEYS.get(language, set())
 
 

@@ -94,10 +94,16 @@ async def test_a_base_tells_that_there_is_something_and_whom_to_ask(app: App, se
     yes, no = (encode_text({"choices": [pick], "confidence": 0.9}) for pick in (1, 0))
     there = await answered(app, base, second, yes, "When may the tenant leave?")
     assert there.safe.text == "There is something about this in the knowledge base. Whom to ask: Ann"
+    german = await answered(app, base, second, yes, "Wann darf der Mieter aus dem Haus ausziehen?")
+    assert german.safe.text == "Dazu gibt es etwas in der Wissensbasis. Wen Sie fragen können: Ann"
     not_there = await answered(app, base, second, no, "How are ships painted?")
     assert (not_there.safe.decision, not_there.safe.reason) == ("refuse", "not_in_documents")
     # Either is a yes or a no, and counts as a short answer.
-    assert [use.short for use in (await app.knowledge.restricted_uses(ANN, base, PageQuery())).data] == [True, True]
+    assert [use.short for use in (await app.knowledge.restricted_uses(ANN, base, PageQuery())).data] == [
+        True,
+        True,
+        True,
+    ]
 
 
 async def test_a_form_has_at_most_twenty_bits(app: App) -> None:

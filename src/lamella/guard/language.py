@@ -83,6 +83,9 @@ class Language:
     before_dates: frozenset[str]
     """Words that stand before a month which is an ordinary word too."""
 
+    there_is: str
+    """That there is something about a question, and whom to ask: `{contact}`."""
+
     written: Mapping[str, str] = field(default_factory=dict)
     """Words with capitals in the list's case: `vpn` is VPN, `german` is German."""
 
@@ -159,6 +162,7 @@ def parsed(text: str) -> Language:
         ordinary_names=_words(told.get("ordinary_names", [])),
         roles=_words(told.get("roles", [])),
         before_dates=_words(told["before_dates"]),
+        there_is=told["there_is"],
         written=written,
         nouns=frozenset(noun.casefold() for noun in nouns),
         noun_suffixes=tuple(sorted(_words(told.get("noun_suffixes", [])))),

@@ -96,9 +96,9 @@ def released_choices(choices: Sequence[tuple[str, str]]) -> Released:
     return Released(" ".join(f"{name}: {choice}." for name, choice in choices))
 
 
-def released_existence(contact: str) -> Released:
-    """That there is something about a question, and whom to ask."""
-    return Released(f"There is something about this in the knowledge base. Whom to ask: {contact}")
+def released_existence(contact: str, lexicon: Lexicon) -> Released:
+    """That there is something about a question, and whom to ask, in a language."""
+    return Released(lexicon.language.there_is.replace("{contact}", contact))
 
 
 @dataclass(frozen=True, slots=True)

@@ -417,8 +417,11 @@ class _Answering:
         if reply.confidence < self.settings.confidence:
             return SafeSummary(Reason.LOW_CONFIDENCE)
         if asked.level is RestrictedLevel.EXISTENCE:
-            there = reply.picks == (1,)
-            return SafeSummary(Reason.ANSWERED, released_existence(asked.contact)) if there else _NOT_THERE
+            if reply.picks != (1,):
+                return _NOT_THERE
+            texts = (asked.text, *(chunk.text for chunk in self.chunks[:1]))
+            code = next((code for text in texts if (code := language_of(text, self.lexicons))), FALLBACK)
+            return SafeSummary(Reason.ANSWERED, released_existence(asked.contact, self.lexicons[code]))
         picked = [(one.name, one.choices[pick]) for one, pick in zip(asked.form, reply.picks, strict=True)]
         return SafeSummary(Reason.ANSWERED, released_choices(picked))
 
