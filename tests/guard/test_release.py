@@ -116,6 +116,10 @@ def test_german_is_written_with_its_capitals() -> None:
         released(said, "", "de").released.text
         == "Der Vertrag regelt die Haftung des Lieferanten, und man kann ihn kündigen."
     )
+    said = "Beide seiten müssen der sicht zustimmen, den anbieter zu wechseln."
+    assert (
+        released(said, "", "de").released.text == "Beide Seiten müssen der Sicht zustimmen, den Anbieter zu wechseln."
+    )
 
 
 def test_a_compound_may_be_said_unless_it_stands_in_the_passages() -> None:

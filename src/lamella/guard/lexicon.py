@@ -262,12 +262,14 @@ class Lexicon:
         known = _plain(key) in self.nouns or key in self.language.nouns
         return known or (len(key) > 5 and key.endswith(self.language.noun_suffixes) and _plain(key) not in self.small)
 
-    def written(self, key: str) -> str:
-        """The word in the case of the list: `vpn` is VPN, `vertrag` is Vertrag; `it` and `led` are words first."""
+    def written(self, key: str, previous: str = "") -> str:
+        """The word in the case of the list: `vpn` is VPN, `vertrag` is Vertrag; `it` and `led` are words first. After
+        `zu` a German word is a verb if it can be one: `zu wechseln`.
+        """
         given = self.language.written.get(key)
         if given is not None and (len(key) == 1 or not self._is_everyday(key)):
             return given
-        if self.code != "de" or key in self.language.function_words:
+        if self.code != "de" or key in self.language.function_words or (previous == "zu" and key in self.small):
             return key
         parts = self.parts(key) if _plain(key) not in self.zipf else ()
         return key.capitalize() if self.is_noun(parts[-1] if parts else key) else key

@@ -161,7 +161,7 @@ class _Line:
         if not lexicon.is_listed(token.key):
             return NAME if token.is_capital and lexicon.code != "de" else TERM
         self._content.append(lexicon.stem(token.key))
-        return lexicon.written(token.key)
+        return lexicon.written(token.key, previous)
 
     def _is_month(self, line: Sequence[PlacedToken], at: int, place: PlacedToken) -> bool:
         """Whether an ordinary word with a capital is a month: `12 May`, `31. August`."""

@@ -277,7 +277,7 @@ class _Sentence:
         elif self._terms.is_name(key, lexicon):
             self._cut(CutReason.NAME, key)
         elif lexicon.is_listed(key):
-            self._pieces.append(lexicon.written(key))
+            self._pieces.append(lexicon.written(key, previous))
         elif parts := lexicon.parts(key) if key not in self._shown.hidden else ():
             self._compound(key, parts)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -24,6 +24,10 @@ PACKAGES = ("wordfreq", "simplemma")
 
 LEAST_FREQUENCY = 2.6
 """Zipf, log10 per billion words: rarer words may not be said. At 3.5 fewer honest sentences are kept."""
+
+
+RARER_VERB = 0.7
+"""By how much a verb is rarer (zipf) than the noun that one of its forms looks like."""
 
 
 @lru_cache(maxsize=len(CODES))
@@ -69,20 +73,31 @@ class _German:
     invariant: frozenset[str]
 
 
-def _german(words: dict[str, float]) -> _German:
-    small: set[str] = set()
-    nouns: set[str] = set()
+def _german(words: Mapping[str, float]) -> _German:
+    small: dict[str, str] = {}
+    nouns: dict[str, str] = {}
     forms: defaultdict[str, int] = defaultdict(int)
     for form, lemma in DefaultDictionaryFactory(cache_max_size=1).get_dictionary("de").items():
-        key = form.casefold()
+        key, base = form.casefold(), lemma.casefold()
         if not form[:1].isupper():
-            small.add(key)
+            small[key] = base
         elif lemma[:1].isupper():
-            nouns.add(key)
-            forms[lemma.casefold()] += key.removeprefix(lemma.casefold()) not in ("", "s", "'")
-    known = frozenset(key for key in nouns if key in words and key not in small)
-    invariant = frozenset(key for key in known if not forms.get(key, 0) and not forms.get(key.removesuffix("s"), 0))
-    return _German(known, frozenset(key for key in small if key in words), invariant)
+            nouns[key] = base
+            forms[base] += key.removeprefix(base) not in ("", "s", "'")
+    known = {
+        key
+        for key, base in nouns.items()
+        if key in words and (key not in small or (base == key and _is_rather_noun(key, small[key], words)))
+    }
+    alone = {key for key in known if not forms.get(key, 0) and not forms.get(key.removesuffix("s"), 0)}
+    invariant = frozenset(key for key in alone if nouns[key] in (key, key.removesuffix("s")))
+    return _German(frozenset(known), frozenset(key for key in small if key in words and key not in known), invariant)
+
+
+def _is_rather_noun(key: str, verb: str, words: Mapping[str, float]) -> bool:
+    """Whether a word is a noun although it is a form of a verb too, because the verb is rare: Sicht."""
+    is_longer = len(verb) > len(key) and verb.startswith(key[:-1])
+    return is_longer and words.get(verb, 0.0) < words[key] - RARER_VERB
 
 
 def _is_ordinary(word: str, lexicon: Lexicon) -> bool:
