@@ -34,7 +34,9 @@ def main() -> None:
     found = sorted(path for folder in given.folders for path in Path(folder).rglob("*") if path.is_file())
     texts = [text for path in chosen.sample(found, min(len(found), 4 * given.files)) if (text := _read(path))]
     hints = [sentence for text in texts for sentence in re.findall(r"[A-Z][a-z ,']{60,160}\.", text)[:1]]
-    rows = [("answers", "count", "characters", "false alarms", "waiting, most", "mean", "CPU for 4,000 characters")]
+    rows: list[tuple[str, ...]] = [
+        ("answers", "count", "characters", "false alarms", "waiting, most", "mean", "CPU for 4,000 characters")
+    ]
     answers = [(text, text) for text in texts[: given.files]]
     coded = [(b64encode(text.encode()).decode(), text) for text, _ in answers]
     images = [(b64encode(chosen.randbytes(9_000)).decode(), "") for _ in range(given.files // 10)]
