@@ -28,6 +28,7 @@ from lamella.app.library import Library
 from lamella.app.providers import Models, Providers
 from lamella.app.request_map import RequestMap, map_request
 from lamella.app.retention import RetentionJob
+from lamella.app.upstreams import Upstreams
 from lamella.cache.ledger import Ledger
 from lamella.chat import Chat, OutgoingMessage
 from lamella.chat.dynamic_context import Blocks, DynamicContexts
@@ -45,6 +46,8 @@ from lamella.core.ids import Ids, RandomIds
 from lamella.core.models import ModelFacts
 from lamella.core.packets import AnyPacket, decode_packet
 from lamella.core.records import Caller, TurnRecord
+from lamella.gateway.recorder import recording
+from lamella.gateway.relay import GatewayParts
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.file_uploads import FileUploads
 from lamella.llm.model_table import ModelTable
@@ -188,6 +191,7 @@ class App:
     bases: Bases
     clock: Clock
     ids: Ids
+    gateway: GatewayParts
 
     async def begin(
         self, request: ExecutionRequest, identity: Identity = LOCAL_IDENTITY, *, key: str | None = None
@@ -334,6 +338,9 @@ async def open_app(
         await stack.enter_async_context(mcp.open())
         await core.chat.start()
         stack.push_async_callback(core.chat.close)
+        upstreams = Upstreams(models if isinstance(models, Providers) else None, table)
+        stack.push_async_callback(upstreams.close)
+        recorder = await stack.enter_async_context(recording(store, ledger, clock, ids))
         removal = RetentionJob(store, parts.sessions.keeps, clock)
         await stack.enter_async_context(_background(knowledge, models, store, clock, removal))
         yield App(
@@ -365,6 +372,7 @@ async def open_app(
             ),
             clock=clock,
             ids=ids,
+            gateway=GatewayParts(upstreams, recorder, clock),
         )
 
 

@@ -210,9 +210,21 @@ class Providers:
                 self._models[key] = OpenModel(await adapter(facts, endpoint, self._protected), endpoint.account)
             return self._models[key]
 
-    async def _endpoint(self, name: str) -> Endpoint:
+    async def endpoint(self, provider: str) -> Endpoint | None:
+        """The address of a provider, and our key there; None if it is not configured. The demonstration is every
+        provider.
+        """
         if self._simulator is None:
-            return self._endpoints[self.provider_of(name)]
+            return self._endpoints.get(provider)
+        async with self._opening:
+            found = await self._demonstration()
+        return found if provider == "anthropic" else replace(found, base_url=f"{found.base_url}/v1")
+
+    async def _endpoint(self, name: str) -> Endpoint:
+        return self._endpoints[self.provider_of(name)] if self._simulator is None else await self._demonstration()
+
+    async def _demonstration(self) -> Endpoint:
+        assert self._simulator is not None
         settings = self._settings
         return Endpoint(
             "anthropic",

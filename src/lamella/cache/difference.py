@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lamella.core.decisions import Decision, DecisionKind
+from lamella.core.json import decode
 from lamella.core.models import EFFORT_SUBJECT as EFFORT
 from lamella.core.records import RequestRecord, StoredDecision, StoredSegment
 
@@ -21,6 +22,10 @@ _SETTINGS = ("tool_choice", "parallel_tool_calls", "thinking", "reasoning", "out
 """Fields of a request's head that are part of the cache key."""
 
 
+CLIENT = "client"
+"""The owner of the segments of a request that a client wrote, and the layout of such a request."""
+
+
 class Origin(StrEnum):
     """Who changed a prefix."""
 
@@ -32,6 +37,7 @@ class Origin(StrEnum):
     SETTING = "setting"
     ENGINE = "engine"
     LAYOUT = "layout"
+    CLIENT = "client"
     UNKNOWN = "unknown"
 
 
@@ -41,7 +47,7 @@ class Difference:
 
     `segment` is the old segment at this place; `now` is the new one, None if the window ends before it. `was` and
     `becomes` are the old and new text around that byte, "" if the bytes are not stored. `reordered`: the same blocks in
-    another order.
+    another order. `tool` is the name of the tool that the block describes, or "".
     """
 
     segment: StoredSegment
@@ -51,6 +57,7 @@ class Difference:
     was: str = ""
     becomes: str = ""
     reordered: bool = False
+    tool: str = ""
 
 
 def difference(before: RequestRecord, request: RequestRecord, data: Mapping[str, bytes]) -> Difference | None:
@@ -91,7 +98,16 @@ def _inside(old: StoredSegment, new: StoredSegment | None, block: int, data: Map
     becomes = data.get(mine[at], b"") if at < len(mine) else b""
     byte = _common(was, becomes)
     reordered = new is not None and sorted(old.blocks) == sorted(mine)
-    return Difference(old, new, block + at, byte, _around(was, byte), _around(becomes, byte), reordered)
+    tool = _tool_of(was or becomes) if old.kind == "tools" else ""
+    return Difference(old, new, block + at, byte, _around(was, byte), _around(becomes, byte), reordered, tool)
+
+
+def _tool_of(block: bytes) -> str:
+    """The name of the tool that a block describes, in any provider's form."""
+    described = decode(block) if block else None
+    inner = described.get("function", described) if isinstance(described, Mapping) else None
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    return name if isinstance(name, str) else ""
 
 
 def _common(one: bytes, other: bytes) -> int:
@@ -162,13 +178,15 @@ def undecided(difference: Difference) -> tuple[Origin, str]:
     old, new = difference.segment, difference.now
     if old.kind == "tools":
         how = "the tools are in another order" if difference.reordered else "a tool is described differently"
-        return Origin.TOOLS, f"{how}, as their server gave them"
+        return Origin.TOOLS, f"{how}, as {'the client' if old.owner == CLIENT else 'their server'} gave them"
     if difference.was and difference.becomes and _is_time(difference):
         return Origin.CLOCK, "it has a date or a time, which differs in every request"
     if old.lifetime != "session":
         return Origin.LAYOUT, f"that part lives for a {old.lifetime} only"
     if old.kind in ("user", "files") and new is not None and new.kind in ("user", "files"):
-        return Origin.USER, "an earlier message was edited"
+        return Origin.CLIENT if old.owner == CLIENT else Origin.USER, "an earlier message was edited"
+    if old.owner == CLIENT:
+        return Origin.CLIENT, "the client left it out" if new is None else "the client sent it otherwise"
     return Origin.UNKNOWN, "no decision says why"
 
 
@@ -185,7 +203,9 @@ def _alike(one: str, other: str) -> bool:
 
 
 def places(difference: Difference) -> Iterator[str]:
-    """The place in words: block and byte, counted from 0."""
+    """The place in words: the tool, block and byte, counted from 0."""
+    if difference.tool:
+        yield f"tool {difference.tool}"
     yield f"block {difference.block}"
     if difference.was or difference.becomes:
         yield f"byte {difference.byte}"

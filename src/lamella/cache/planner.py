@@ -275,7 +275,7 @@ def plan(chain: Chain, ledger: Ledger, facts: Facts, policy: MarkerPolicy) -> Pl
         why = f"a request takes {MAX_MARKERS} markers, and {facts.taken} of them were placed by the caller"
         notes += tuple(SegmentNote(chain.blocks[one.index].segment, f"not marked: {why}") for one in left_out)
     markers = placed.markers[len(placed.markers) - min(free, len(placed.markers)) :]
-    return _predict(window, markers, notes, ledger, facts)
+    return predicted(window, markers, notes, ledger, facts)
 
 
 def _tail(window: PlannedWindow, facts: Facts) -> tuple[Marker, ...]:
@@ -305,9 +305,10 @@ def _end(window: PlannedWindow, where: Callable[[Segment], bool]) -> int:
     return window.starts[next((n for n in range(len(segments), 0, -1) if where(segments[n - 1])), 0)]
 
 
-def _predict(
+def predicted(
     window: PlannedWindow, markers: tuple[Marker, ...], notes: tuple[SegmentNote, ...], ledger: Ledger, facts: Facts
 ) -> Plan:
+    """The plan with these markers: what will be read and written."""
     hit, entry = lookup(window.chain, markers, ledger, facts)
     read = entry.tokens if entry else 0
     last = _last_write(markers, facts)

@@ -13,12 +13,15 @@ from typing import Any
 from fastapi import FastAPI, Response
 from starlette.datastructures import MutableHeaders
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lamella import __version__
 from lamella.app.app import App
 from lamella.core.errors import NotFound, PayloadTooLarge
+from lamella.gateway.dialects import Dialect
+from lamella.gateway.relay import Gateway
 from lamella.server.authentication import Authentication, AuthenticationMiddleware, Identify, OriginGuard
 from lamella.server.failures import error_answer, install
 from lamella.server.openapi import described
@@ -31,6 +34,7 @@ from lamella.server.routes import (
     documents,
     files,
     library,
+    lines,
     requests,
     responses,
     restricted,
@@ -54,6 +58,7 @@ ROUTERS = (
     sending.router,
     turns.router,
     requests.router,
+    lines.router,
     sessions.router,
     library.router,
     files.router,
@@ -81,7 +86,7 @@ class Headers:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers["x-request-id"] = f"http_{secrets.token_hex(8)}"
+                headers.setdefault("x-request-id", f"http_{secrets.token_hex(8)}")
                 headers["x-content-type-options"] = "nosniff"
                 headers["referrer-policy"] = "no-referrer"
                 headers.setdefault("content-security-policy", POLICY)
@@ -163,6 +168,7 @@ def create_web(
         "authentication": by_key,
         "identify": identify,
         "silence": silence,
+        "gateway": app.gateway,
     }
     routes = _routes()
 
@@ -200,10 +206,11 @@ def _routes() -> FastAPI:
     install(api)
     for router in (*ROUTERS, *FACADES):
         api.include_router(router)
+    _doors(api)
     _outside(api)
     _reference(api)
     _page(api, page_folder())
-    api.add_middleware(BodyLimit, streamed={UPLOAD_PATH, DOCUMENT_PATHS})
+    api.add_middleware(BodyLimit, streamed={UPLOAD_PATH, DOCUMENT_PATHS, *DOORS})
     # Inside the application, so that a failure to find out who asks is answered as every other one.
     api.add_middleware(AuthenticationMiddleware)
     return api
@@ -212,6 +219,19 @@ def _routes() -> FastAPI:
 def described_api() -> dict[str, Any]:
     """The description of the API, as `/openapi.json` gives it."""
     return _routes().openapi()
+
+
+DOORS = {
+    "/v1/messages": Gateway(Dialect.MESSAGES),
+    "/v1/messages/count_tokens": Gateway(Dialect.MESSAGES, "/count_tokens"),
+    "/v1/chat/completions": Gateway(Dialect.CHAT),
+}
+"""Where clients of other vendors' APIs send their requests, which are forwarded."""
+
+
+def _doors(api: FastAPI) -> None:
+    for path, door in DOORS.items():
+        api.router.routes.append(Route(path, door, methods=["POST"]))
 
 
 def _outside(api: FastAPI) -> None:

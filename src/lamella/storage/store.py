@@ -11,6 +11,7 @@ from lamella.storage.bases import AccessRows
 from lamella.storage.conversations.branches import BranchRows
 from lamella.storage.conversations.conversations import ConversationRows
 from lamella.storage.conversations.documents import FoundDocumentRows
+from lamella.storage.conversations.lines import LineRows
 from lamella.storage.conversations.queue import NoticeRows, QueueRows
 from lamella.storage.conversations.requests import RequestRows
 from lamella.storage.conversations.sessions import SessionRows
@@ -48,6 +49,7 @@ class Store:
         self.snapshots = SnapshotRows(database, ids)
         self.turns = TurnRows(database, ids)
         self.requests = RequestRows(database, ids)
+        self.lines = LineRows(database, ids)
         self.queue = QueueRows(database, ids)
         self.notices = NoticeRows(database, ids)
         self.documents = FoundDocumentRows(database, ids)

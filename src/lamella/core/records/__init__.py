@@ -24,6 +24,7 @@ from lamella.core.records.library import (
     StoredAgent,
     StoredProject,
 )
+from lamella.core.records.lines import Line, ObservedRequest
 from lamella.core.records.requests import (
     Expired,
     LastBill,
@@ -77,12 +78,14 @@ __all__ = [
     "JobStatus",
     "JournalEntry",
     "LastBill",
+    "Line",
     "NewJob",
     "NewRequest",
     "NewRun",
     "NewTurn",
     "Notice",
     "NoticeKind",
+    "ObservedRequest",
     "Page",
     "PageQuery",
     "Pinned",

@@ -28,6 +28,7 @@ class Conversation:
     `head_run_id` the run that is continued; None if none is chosen yet. `system_prompt` is the text of version
     `system_prompt_version` of the owner's system prompts. `session_id` is its current session; the store makes the
     first one with it. `thinking_effort` None leaves it to the agent, then to the deployment.
+    `observed`: it is a client's line (`Line`), which the engine does not continue.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Conversation:
     thinking_effort: str | None = None
     forked: bool = False
     titled_by: TitledBy = "nobody"
+    observed: bool = False
 
     @property
     def place(self) -> Place:

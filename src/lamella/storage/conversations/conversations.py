@@ -103,8 +103,8 @@ class ConversationRows(Rows):
 
     @reads
     def conversations(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[Conversation]:
-        """The caller's conversations."""
-        own = select(conversations).where(conversations.c.owner == caller.user_id)
+        """The caller's conversations, without the lines of clients."""
+        own = select(conversations).where(conversations.c.owner == caller.user_id, conversations.c.observed.is_(False))
         rows = page_rows(connection, own, conversations.c.id, query)
         return Page(_shown(connection, caller, rows.data), rows.has_more)
 

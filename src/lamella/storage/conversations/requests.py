@@ -12,6 +12,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
 
 from lamella.core.errors import NotFound, StoreFailed
+from lamella.core.ids import Ids
 from lamella.core.json import digest, encode
 from lamella.core.knowledge import WITHHELD_REQUEST
 from lamella.core.records import (
@@ -202,27 +203,32 @@ def _is_followed(connection: Connection, caller: Caller, place: Place, request: 
 _WITHHELD = encode({"type": "text", "text": WITHHELD_REQUEST})
 
 
+def insert_request(connection: Connection, ids: Ids, caller: Caller, request: NewRequest) -> None:
+    """Store a request, its new blocks and its decisions."""
+    new, owner = request.record, {"owner": caller.user_id}
+    of = {**owner, "conversation_id": new.conversation_id}
+    turn = find_turn(connection, caller, new.turn_id)
+    if turn["conversation_id"] != new.conversation_id:
+        raise NotFound(f"There is no turn {new.turn_id} in {new.conversation_id}.", param="turn_id")
+    base, shared, depth = _starting_point(connection, caller, request)
+    stored_on = {"base": base, "shared": shared, "depth": depth, "length": len(new.segments)}
+    billed = {} if new.usage is None else usage_row(new.usage)
+    row = values(requests, new, **owner, **stored_on, **billed, segments=new.segments[shared:])
+    connection.execute(insert(requests), row)
+    insert_missing(connection, blocks, [values(blocks, block, **of) for block in request.blocks])
+    moment = Moment(new.conversation_id, new.at, new.turn_id, new.run_id)
+    decide(connection, ids, caller, moment, request.decisions)
+    if request.pinned is not None:
+        pin(connection, caller, PinnedTo(new.id, new.conversation_id, new.at), request.pinned)
+
+
 class RequestRows(Rows):
     """Requests to models."""
 
     @writes
     def record_request(self, connection: Connection, caller: Caller, request: NewRequest) -> None:
         """Store a request, its new blocks and its decisions, before it is sent."""
-        new, owner = request.record, {"owner": caller.user_id}
-        of = {**owner, "conversation_id": new.conversation_id}
-        turn = find_turn(connection, caller, new.turn_id)
-        if turn["conversation_id"] != new.conversation_id:
-            raise NotFound(f"There is no turn {new.turn_id} in {new.conversation_id}.", param="turn_id")
-        base, shared, depth = _starting_point(connection, caller, request)
-        stored_on = {"base": base, "shared": shared, "depth": depth, "length": len(new.segments)}
-        billed = {} if new.usage is None else usage_row(new.usage)
-        row = values(requests, new, **owner, **stored_on, **billed, segments=new.segments[shared:])
-        connection.execute(insert(requests), row)
-        insert_missing(connection, blocks, [values(blocks, block, **of) for block in request.blocks])
-        moment = Moment(new.conversation_id, new.at, new.turn_id, new.run_id)
-        decide(connection, self._ids, caller, moment, request.decisions)
-        if request.pinned is not None:
-            pin(connection, caller, PinnedTo(new.id, new.conversation_id, new.at), request.pinned)
+        insert_request(connection, self._ids, caller, request)
 
     @writes
     def end_request(self, connection: Connection, caller: Caller, end: RequestEnd) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import Connection, case, func, insert, select, update
 
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.errors import HeadMoved, NotFound
+from lamella.core.errors import HeadMoved, InvalidRequest, NotFound
 from lamella.core.messages import Attachment, Turn, TurnStatus
 from lamella.core.records import (
     BeginCondition,
@@ -186,6 +186,12 @@ class TurnRows(Rows):
         conversation = find_conversation(connection, caller, turn.conversation_id, lock=True)
         if conversation.running_turn is not None:
             raise turn_in_progress(conversation.running_turn)
+        if conversation.observed:
+            raise InvalidRequest(
+                "This conversation is a client's: it is recorded here, and goes on there.",
+                hint="Send the message with the client.",
+                param="conversation_id",
+            )
         footing = footing or BeginCondition(conversation.place, conversation.place)
         check_head(conversation, footing.head)
         wanted = find_files(connection, caller, turn.file_ids)

@@ -18,7 +18,7 @@ from lamella.storage.tables.access import (
     set_ups,
     users,
 )
-from lamella.storage.tables.conversations import conversations, decisions, notices, queued_messages, sessions
+from lamella.storage.tables.conversations import conversations, decisions, lines, notices, queued_messages, sessions
 from lamella.storage.tables.library import (
     agents,
     file_images,
@@ -85,6 +85,7 @@ __all__ = [
     "knowledge_passages",
     "knowledge_shelves",
     "knowledge_vectors",
+    "lines",
     "member_changes",
     "messages",
     "metadata",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
+from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
 
 from lamella.core.decisions import DecisionKind
 from lamella.core.prompt import ToolSpec
@@ -12,7 +12,7 @@ from lamella.core.records import NoticeKind, QueueStatus
 from lamella.core.sessions import CarriedSummary, SessionCause
 from lamella.core.tokens import Usage
 from lamella.storage.columns import Json, LocalMoment, OneOf, UtcMoment
-from lamella.storage.tables.parts import metadata, owner, part_of, row_id
+from lamella.storage.tables.parts import metadata, owner, part_of, row_id, usage
 
 conversations = Table(
     "conversations",
@@ -39,15 +39,51 @@ conversations = Table(
     Column("forked", Boolean, nullable=False, server_default=text("0")),
     Column("titled_by", String, nullable=False, server_default="user"),
     Column("title_made_from", Json(tuple[str, ...]), nullable=False, server_default="[]"),
+    Column("observed", Boolean, nullable=False, server_default=text("0")),
     Index("ix_conversations_owner_id", "owner", "id"),
 )
 """`head` and `running_turn` are turns of this conversation, `head_run_id` is a run of the head, `session_id` is the
 session that it is in; `next_document` is the next unused document number. `forked`: its turns are more than one line of
 single answers. `titled_by` says whose the title is; one that is older than that column counts as the user's.
-`title_made_from` are the knowledge bases that a model's title was made from.
+`title_made_from` are the knowledge bases that a model's title was made from. `observed`: it is a line of a client,
+which nobody goes on with here.
 
 `system_prompt` is the text of its version when it was chosen, so that it never changes silently.
 """
+
+lines = Table(
+    "lines",
+    metadata,
+    Column("id", String, ForeignKey("conversations.id", ondelete="CASCADE"), primary_key=True),
+    owner(),
+    Column("client", String, nullable=False),
+    Column("session", String),
+    Column("dialect", String, nullable=False),
+    Column("label", String, nullable=False),
+    Column("model", String, nullable=False),
+    Column("opening", Integer, nullable=False),
+    Column("keys", Json(tuple[str, ...]), nullable=False),
+    Column("tip", String, nullable=False),
+    Column("system", String, nullable=False),
+    Column("answer", String, nullable=False),
+    Column("request_id", String, nullable=False),
+    Column("turn_id", String, nullable=False),
+    Column("run_id", String, nullable=False),
+    Column("begun_at", UtcMoment, nullable=False),
+    Column("at", UtcMoment, nullable=False),
+    Column("requests", Integer, nullable=False),
+    Column("turns", Integer, nullable=False),
+    Column("breaks", Integer, nullable=False),
+    Column("lost", Integer, nullable=False),
+    Column("lost_cost", Float, nullable=False),
+    *usage(nullable=False),
+    Column("cost", Float, nullable=False),
+    Index("ix_lines_owner_tip", "owner", "tip"),
+    Index("ix_lines_owner_session", "owner", "session"),
+    Index("ix_lines_owner_at", "owner", "at"),
+)
+"""What a client's conversation is, beside its turns: `core.records.Line`. `request_id`, `turn_id` and `run_id` are its
+newest; usage and cost are sums."""
 
 sessions = Table(
     "sessions",

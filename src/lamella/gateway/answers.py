@@ -1,0 +1,106 @@
+"""A provider's answer, read from the bytes that were relayed: its parts, its bill, and how it ended.
+
+The same readers are used as for the engine's own requests. An answer that is no stream is turned into the events that
+a stream of it would have ended with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from lamella.agent.container import OpenStep
+from lamella.core.errors import LamellaError, ProviderError
+from lamella.core.json import decode_object, encode
+from lamella.gateway.dialects import Dialect
+from lamella.gateway.relay import MAX_COPY_BYTES, Exchange
+from lamella.llm.event_stream import EventDecoder, StreamEvent
+from lamella.llm.failures import MALFORMED, broken, of_status
+from lamella.llm.readers import reader_of
+
+EVENT_STREAM = "text/event-stream"
+
+
+def read_answer(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
+    """Feed an answer to a step. Returns the error with which it ended, if it did."""
+    if exchange.error is not None:
+        return exchange.error
+    if not exchange.status:
+        return broken("The provider", "the client left before the answer began")
+    data = b"".join(exchange.answer)
+    if exchange.status >= 400:
+        return of_status("The provider", exchange.status, _object(data), "", exchange.headers.get("retry-after"))
+    if exchange.size > MAX_COPY_BYTES:
+        return broken("The provider", "the answer is too long to be recorded")
+    streams = exchange.headers.get("content-type", "").startswith(EVENT_STREAM)
+    reader = reader_of(exchange.dialect)
+    try:
+        for event in EventDecoder().feed(data) if streams else _events(exchange.dialect, decode_object(data)):
+            for delta in reader.of(event):
+                opened.feed(delta)
+    except ProviderError as error:
+        return error
+    except (*MALFORMED, msgspec.DecodeError) as error:
+        return broken("The provider", f"its answer can't be read: {error}")
+    if exchange.left and not reader.ended:
+        return broken("The provider", "the client left before the answer was whole")
+    return None if reader.ended else broken("The provider", "the stream ended before the message did")
+
+
+def _object(data: bytes) -> object:
+    try:
+        return decode_object(data)
+    except msgspec.DecodeError:
+        return data.decode("utf-8", "replace")[:1000]
+
+
+def _events(dialect: Dialect, message: Any) -> Iterator[StreamEvent]:
+    """The events of a whole answer."""
+    match dialect:
+        case Dialect.MESSAGES:
+            yield from _of_message(message)
+        case Dialect.CHAT:
+            yield from _of_completion(message)
+        case Dialect.RESPONSES:
+            yield from _of_response(message)
+
+
+def _event(value: dict[str, Any], name: str = "") -> StreamEvent:
+    return StreamEvent(name, encode(value))
+
+
+def _of_message(message: Any) -> Iterator[StreamEvent]:
+    def event(kind: str, **fields: Any) -> StreamEvent:
+        return _event({"type": kind, **fields}, kind)
+
+    yield event("message_start", message=message)
+    for index, block in enumerate(message.get("content") or ()):
+        yield event("content_block_start", index=index, content_block=block)
+        if block.get("type") == "tool_use":
+            arguments = encode(block.get("input") or {}).decode()
+            yield event(
+                "content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": arguments}
+            )
+        if block.get("signature"):
+            sealed = {"type": "signature_delta", "signature": block["signature"]}
+            yield event("content_block_delta", index=index, delta=sealed)
+    delta = {name: message.get(name) for name in ("stop_reason", "stop_details")}
+    yield event("message_delta", delta=delta, usage=message.get("usage") or {})
+
+
+def _of_completion(completion: Any) -> Iterator[StreamEvent]:
+    choice = (completion.get("choices") or [{}])[0]
+    message = dict(choice.get("message") or {})
+    message["tool_calls"] = [{**call, "index": n} for n, call in enumerate(message.get("tool_calls") or ())]
+    choices = [{"index": 0, "delta": message, "finish_reason": choice.get("finish_reason")}]
+    yield _event({**completion, "choices": choices})
+
+
+def _of_response(response: Any) -> Iterator[StreamEvent]:
+    yield _event({"type": "response.created", "response": response})
+    for index, item in enumerate(response.get("output") or ()):
+        yield _event({"type": "response.output_item.done", "output_index": index, "item": item})
+    status = response.get("status") or "completed"
+    yield _event({"type": f"response.{status}", "response": response})

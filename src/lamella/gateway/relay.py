@@ -1,0 +1,324 @@
+"""Forwards a client's request as it was written, and relays the answer's bytes as they come.
+
+What the caller sent goes on unchanged: the body byte for byte, unless an alias names another model; its headers but
+those of the connection and its key for this server. Nothing is retried here, since the client retries itself. A copy of
+what passed is given to the recorder, which works beside the stream and never holds it up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope, Send
+
+from lamella.cache.why import Why
+from lamella.core.clock import Clock
+from lamella.core.errors import InvalidRequest, LamellaError, PayloadTooLarge, ProviderError
+from lamella.core.models import ModelFacts
+from lamella.core.records import Caller, Line, RequestRecord
+from lamella.gateway.dialects import Dialect
+from lamella.gateway.errors import error_body, status_of
+from lamella.gateway.matching import Relation, client_of, session_of
+
+MAX_BODY_BYTES = 64_000_000
+"""Vendors take 32 MB; a request of a client that is larger is its mistake."""
+
+MAX_COPY_BYTES = 16_000_000
+"""Bytes of an answer that are kept for the record. A longer answer is relayed whole and recorded without its text."""
+
+
+class Reply(Protocol):
+    """An upstream's answer, of any status."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def chunks(self) -> AsyncIterator[bytes]: ...
+
+
+class Connection(Protocol):
+    """The connections to one server."""
+
+    def send(
+        self, path: str, body: bytes, headers: Mapping[str, str], method: str = "POST"
+    ) -> AbstractAsyncContextManager[Reply]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request goes: the connection, the path there, our key, the model's name there, and what is known of it.
+
+    `account` names the cache that its requests share.
+    """
+
+    connection: Connection
+    path: str
+    key: str
+    model: str
+    account: str
+    facts: ModelFacts
+
+
+class Routes(Protocol):
+    """The upstreams of a deployment."""
+
+    async def find(self, dialect: Dialect, model: str) -> Route:
+        """Where requests to this model go. Raises `NotFound`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A request that was stored: its line as it is now, how it stands to the request before, and why it read what it
+    read from the cache.
+    """
+
+    line: Line
+    request: RequestRecord
+    relation: Relation
+    why: Why
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What passed: a request and its answer."""
+
+    caller: Caller
+    dialect: Dialect
+    client: str
+    session: str | None
+    route: Route
+    body: bytes
+    at: datetime
+    status: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    answer: list[bytes] = field(default_factory=list)
+    size: int = 0
+    error: LamellaError | None = None
+    left: bool = False
+    """The client left before the answer was whole."""
+
+
+class Recorder(Protocol):
+    """Takes what passed; never waits."""
+
+    def take(self, exchange: Exchange) -> None: ...
+
+    def watch(self, caller: Caller) -> AbstractAsyncContextManager[AsyncIterator[Recorded]]:
+        """The records of a user as they are made."""
+        ...
+
+
+_CONNECTION = frozenset(
+    {
+        "host", "content-length", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade",
+        "proxy-authorization", "proxy-connection", "expect", "accept-encoding", "cookie", "authorization", "x-api-key",
+    }
+)  # fmt: skip
+"""Headers of a request that are between the client and this server."""
+
+_OURS = "x-lamella-"
+_HELD = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "set-cookie", "server", "date"})
+"""Headers of an answer that are between this server and the upstream."""
+
+
+class _Beginning(msgspec.Struct):
+    """What is read of a body on the way."""
+
+    model: str = ""
+
+
+_beginning = msgspec.json.Decoder(_Beginning)
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_body = msgspec.json.Decoder(dict[str, object])
+
+
+def with_model(body: bytes, model: str) -> bytes:
+    """The same body with another model: every other field keeps its bytes and its place."""
+    fields = _fields.decode(body)
+    fields["model"] = msgspec.Raw(msgspec.json.encode(model))
+    return msgspec.json.encode(fields)
+
+
+class Gateway:
+    """One door: a path of one dialect. It is an ASGI application."""
+
+    def __init__(self, dialect: Dialect, path: str = "") -> None:
+        self._dialect = dialect
+        self._path = path
+        """What follows the path of the dialect, such as `/count_tokens`."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        parts: GatewayParts = scope["state"]["gateway"]
+        caller: Caller = scope["state"]["identity"].caller
+        sent = _Sent(send)
+        try:
+            body = await _read(request)
+            exchange = await self._exchange(request, body, caller, parts)
+        except ClientDisconnect:
+            return
+        except LamellaError as error:
+            await sent.refuse(self._dialect, error)
+            return
+        await self._relay(request, exchange, parts, sent)
+
+    async def _exchange(self, request: Request, body: bytes, caller: Caller, parts: GatewayParts) -> Exchange:
+        model = _model_of(body)
+        route = await parts.routes.find(self._dialect, model)
+        body = body if route.model == model else with_model(body, route.model)
+        agent = request.headers.get("user-agent", "")
+        session = session_of(request.headers, _body.decode(body))  # type: ignore[arg-type]
+        return Exchange(caller, self._dialect, client_of(agent), session, route, body, parts.clock.now())
+
+    async def _relay(self, request: Request, exchange: Exchange, parts: GatewayParts, sent: _Sent) -> None:
+        """Relay the answer until it is whole, or until the client leaves: then the upstream is closed at once."""
+        relaying = asyncio.ensure_future(self._pass(request, exchange, sent))
+        leaving = asyncio.ensure_future(_left(request, relaying))
+        try:
+            await relaying
+        except asyncio.CancelledError:
+            exchange.left = True
+            if not leaving.done():
+                raise
+        except ProviderError as error:
+            exchange.error = error
+            await sent.fail(self._dialect, error)
+        finally:
+            relaying.cancel()
+            leaving.cancel()
+            if not self._path:
+                parts.recorder.take(exchange)
+
+    async def _pass(self, request: Request, exchange: Exchange, sent: _Sent) -> None:
+        route = exchange.route
+        query = request.scope.get("query_string", b"").decode("latin-1")
+        path = f"{route.path}{self._path}" + (f"?{query}" if query else "")
+        async with route.connection.send(path, exchange.body, _headers(request, route.key)) as reply:
+            exchange.status, exchange.headers = reply.status, reply.headers
+            await sent.start(reply.status, reply.headers)
+            async for data in reply.chunks:
+                await sent.body(data)
+                exchange.size += len(data)
+                if exchange.size <= MAX_COPY_BYTES:
+                    exchange.answer.append(data)
+            await sent.end()
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayParts:
+    """What every door of one server shares."""
+
+    routes: Routes
+    recorder: Recorder
+    clock: Clock
+
+
+async def _read(request: Request) -> bytes:
+    """The whole body. Raises `PayloadTooLarge`."""
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > MAX_BODY_BYTES:
+            raise PayloadTooLarge(f"The body is longer than {MAX_BODY_BYTES // 1_000_000} MB.", hint="Send less.")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _model_of(body: bytes) -> str:
+    """The model that a body names. Raises `InvalidRequest` for what is no JSON object with a model."""
+    try:
+        model = _beginning.decode(body).model
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidRequest(f"The body can't be read: {error}.", hint="Send one JSON object.") from None
+    if not model:
+        raise InvalidRequest("The request names no model.", hint="Send “model”.", param="model")
+    return model
+
+
+def _headers(request: Request, key: str) -> dict[str, str]:
+    """The caller's headers as they go on, with our key where the caller had its own."""
+    named = set(request.headers.get("connection", "").lower().replace(",", " ").split())
+    headers: dict[str, str] = {}
+    for name, value in request.headers.items():
+        if name not in _CONNECTION and name not in named and not name.startswith(_OURS):
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    if "x-api-key" in request.headers:
+        headers["x-api-key"] = key
+    else:
+        headers["authorization"] = f"Bearer {key}"
+    headers["accept-encoding"] = "identity"
+    return headers
+
+
+async def _left(request: Request, relaying: asyncio.Future[None]) -> None:
+    """Ends the relay when the client leaves."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    relaying.cancel()
+
+
+class _Sent:
+    """What was sent to the client so far."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.began = False
+        self._streams = False
+
+    async def start(self, status: int, headers: Mapping[str, str]) -> None:
+        """The upstream's status and headers."""
+        self.began = True
+        self._streams = headers.get("content-type", "").startswith("text/event-stream")
+        raw = [
+            (name.lower().encode("latin-1"), value.encode("latin-1"))
+            for name, value in headers.items()
+            if name.lower() not in _HELD
+        ]
+        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def body(self, data: bytes) -> None:
+        """A piece of the body, as it came."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self) -> None:
+        """The end of the body."""
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def refuse(self, dialect: Dialect, error: LamellaError) -> None:
+        """An error of ours in the dialect's shape, before anything was sent."""
+        headers = {"content-type": "application/json"}
+        if isinstance(error, ProviderError):
+            headers["x-should-retry"] = "true"
+        await self.start(status_of(error), headers)
+        await self.body(error_body(dialect, error))
+        await self.end()
+
+    async def fail(self, dialect: Dialect, error: ProviderError) -> None:
+        """An upstream that could not be reached, or broke off: an answer of ours, or an event at the end of a stream.
+
+        An answer that is no stream is broken off, so that the client does not take it for whole.
+        """
+        if not self.began:
+            await self.refuse(dialect, error)
+        elif self._streams:
+            await self.body(error_event(dialect, error))
+            await self.end()
+        else:
+            raise error
+
+
+def error_event(dialect: Dialect, error: LamellaError) -> bytes:
+    """The event by which a stream of this dialect ends with an error."""
+    data = error_body(dialect, error, streams=True)
+    name = {Dialect.MESSAGES: b"event: error\n", Dialect.CHAT: b"", Dialect.RESPONSES: b"event: error\n"}[dialect]
+    return b"%bdata: %b\n\n" % (name, data)

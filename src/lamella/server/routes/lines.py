@@ -1,0 +1,102 @@
+"""Lines: the conversations of clients whose requests went through the gateway."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Literal
+
+from fastapi import Request, Response
+
+from lamella.cache.difference import Cause
+from lamella.core.json import encode
+from lamella.core.packets import UsageBody
+from lamella.core.records import Line
+from lamella.gateway.matching import Relation
+from lamella.gateway.relay import Recorded
+from lamella.server.objects import AnyObject, ListObject, Moment, Object, listed, usage_of
+from lamella.server.routes.requests import ModelRequestObject, request_object
+from lamella.server.routing import TheApp, TheCaller, ThePage, api_router
+from lamella.server.sse import EVENT_STREAM, EventStream, frame
+
+router = api_router()
+
+
+class LineObject(Object, kw_only=True):
+    """A client's conversation, recorded request by request. Its turns are those of the conversation `id`.
+
+    `session` is the id by which the client groups its requests. `label` is `conversation`, or what a side call makes.
+    `breaks` are the requests that did not read what was cached, `lost` and `lost_cost` the tokens and US dollars of
+    that.
+    """
+
+    id: str
+    object: Literal["line"] = "line"
+    client: str
+    session: str | None
+    dialect: str
+    label: str
+    title: str
+    model: str
+    begun_at: Moment
+    at: Moment
+    requests: int
+    turns: int
+    breaks: int
+    lost: int
+    lost_cost: float
+    usage: UsageBody | None
+    cost: float
+    request_id: str
+
+
+class RecordedObject(Object, kw_only=True):
+    """A request as it was recorded: its line, and why it read what it read from the cache."""
+
+    object: Literal["line.request"] = "line.request"
+    line: LineObject
+    request: ModelRequestObject
+    relation: Relation
+    why: str
+    cause: Cause
+
+
+def line_object(line: Line) -> LineObject:
+    """A line for the API."""
+    return LineObject.of(line, usage=usage_of(line.usage))
+
+
+def recorded_object(recorded: Recorded) -> RecordedObject:
+    """A recorded request for the API."""
+    return RecordedObject(
+        line=line_object(recorded.line),
+        request=request_object(recorded.request),
+        relation=recorded.relation,
+        why=recorded.why.text,
+        cause=recorded.why.cause,
+    )
+
+
+@router.get("/lines")
+async def lines(app: TheApp, caller: TheCaller, page: ThePage) -> ListObject[LineObject]:
+    """Your clients' conversations, the newest first."""
+    return listed(await app.store.lines.lines(caller, page), line_object)
+
+
+@router.get("/lines/live", responses={200: {EVENT_STREAM: AnyObject}})
+async def live_lines(request: Request, app: TheApp, caller: TheCaller) -> Response:
+    """Your clients' requests as they are recorded."""
+
+    async def written() -> AsyncGenerator[bytes, None]:
+        number = 0
+        async with app.gateway.recorder.watch(caller) as records:
+            async for recorded in records:
+                number += 1
+                yield frame(number, encode(recorded_object(recorded)))
+
+    return EventStream(written(), request.state.silence)
+
+
+@router.get("/lines/{line_id}")
+async def line(line_id: str, app: TheApp, caller: TheCaller) -> LineObject:
+    """One line."""
+    return line_object(await app.store.lines.line(caller, line_id))

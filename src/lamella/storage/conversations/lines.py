@@ -1,0 +1,176 @@
+"""Lines of clients: found by their messages, and stored as conversations whose turns nobody continues here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Connection, insert, select, update
+
+from lamella.core.messages import Step, TurnStatus
+from lamella.core.records import (
+    Caller,
+    Conversation,
+    Line,
+    NewRun,
+    NewTurn,
+    ObservedRequest,
+    Page,
+    PageQuery,
+    Place,
+)
+from lamella.core.sessions import Session, SessionCause
+from lamella.core.tokens import Usage
+from lamella.storage.conversations.messages import run_row, step_row, turn_row, user_message_row
+from lamella.storage.conversations.requests import insert_request
+from lamella.storage.conversations.turns import title_of
+from lamella.storage.database import Rows, reads, writes
+from lamella.storage.rows import Row, find_row, mine, page_rows, record, usage_of, usage_row, values
+from lamella.storage.tables import conversations, lines, messages, runs, sessions, turns
+
+LOOKED_AT = 30
+"""So many of the newest lines are compared message by message, if none ends as the request begins."""
+
+_TOLD = select(*lines.c, conversations.c.title).join(conversations, conversations.c.id == lines.c.id)
+
+
+def _lines(connection: Connection, caller: Caller, *which: ColumnElement[bool]) -> tuple[Line, ...]:
+    query = _TOLD.where(lines.c.owner == caller.user_id, *which).order_by(lines.c.at.desc()).limit(LOOKED_AT)
+    return tuple(record(Line, row, usage=usage_of(row)) for row in connection.execute(query).mappings())
+
+
+class LineRows(Rows):
+    """Lines of clients."""
+
+    @reads
+    def candidates(
+        self, connection: Connection, caller: Caller, keys: Sequence[str], session: str | None, since: datetime
+    ) -> tuple[Line, ...]:
+        """The lines that a request with these message keys may go on, the newest first: those that end where it has
+        been, and the newest others of its session, or without one those since a moment.
+        """
+        ended = _lines(connection, caller, lines.c.tip.in_(keys[-400:]), lines.c.at > since)
+        which = lines.c.session == session if session is not None else lines.c.session.is_(None)
+        others = _lines(connection, caller, which, lines.c.at > since)
+        return tuple({line.id: line for line in (*ended, *others)}.values())
+
+    @reads
+    def line(self, connection: Connection, caller: Caller, line_id: str) -> Line:
+        """One line."""
+        row = find_row(connection, lines, caller, line_id, "line")
+        [found] = _lines(connection, caller, lines.c.id == row["id"])
+        return found
+
+    @reads
+    def lines(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[Line]:
+        """The caller's lines by id."""
+        rows = page_rows(connection, _TOLD.where(lines.c.owner == caller.user_id), lines.c.id, query)
+        return Page(tuple(record(Line, row, usage=usage_of(row)) for row in rows.data), rows.has_more)
+
+    @writes
+    def store(self, connection: Connection, caller: Caller, observed: ObservedRequest) -> None:
+        """Store a request with its turn and its answer, and the line as it is now."""
+        line = observed.line
+        if observed.is_new:
+            self._begin(connection, caller, observed)
+        session_id = connection.execute(
+            select(conversations.c.session_id).where(*mine(conversations, caller, line.id))
+        ).scalar_one()
+        if observed.begins is not None:
+            _begin_turn(connection, caller, observed, session_id)
+        elif observed.results:
+            _add_results(connection, caller, observed)
+        insert_request(connection, self._ids, caller, observed.request)
+        if observed.step is not None:
+            _add_step(connection, caller, observed, observed.step, session_id)
+        _bill(connection, caller, observed)
+        row = values(lines, line, owner=caller.user_id, **usage_row(line.usage))
+        if observed.is_new:
+            connection.execute(insert(lines), row)
+        else:
+            connection.execute(update(lines).where(*mine(lines, caller, line.id)).values(**row))
+
+    @writes
+    def note_break(self, connection: Connection, caller: Caller, line_id: str, lost: int, cost: float) -> None:
+        """Count a request that did not read what was cached: `lost` tokens, for `cost` US dollars more."""
+        this = mine(lines, caller, line_id)
+        more = {"breaks": lines.c.breaks + 1, "lost": lines.c.lost + lost, "lost_cost": lines.c.lost_cost + cost}
+        connection.execute(update(lines).where(*this).values(**more))
+
+    def _begin(self, connection: Connection, caller: Caller, observed: ObservedRequest) -> None:
+        line, request = observed.line, observed.request.record
+        session = Session(self._ids.new("sess"), line.id, 1, request.at, SessionCause.CREATED)
+        conversation = Conversation(
+            id=line.id,
+            title=title_of(observed.begins or "") or line.label,
+            model=request.model,
+            layout=request.layout,
+            marker_policy=request.marker_policy,
+            system_prompt="",
+            tools=(),
+            created_at=request.at,
+            updated_at=request.at,
+            session_id=session.id,
+            titled_by="words",
+            observed=True,
+        )
+        owner = caller.user_id
+        connection.execute(insert(conversations), values(conversations, conversation, owner=owner))
+        connection.execute(insert(sessions), values(sessions, session, owner=owner))
+
+
+def _begin_turn(connection: Connection, caller: Caller, observed: ObservedRequest, session_id: str) -> None:
+    line, request, owner = observed.line, observed.request.record, caller.user_id
+    head = connection.execute(
+        select(conversations.c.head, conversations.c.head_run_id).where(*mine(conversations, caller, line.id))
+    ).one()
+    run = NewRun(line.run_id, request.model)
+    turn = NewTurn(
+        id=line.turn_id,
+        conversation_id=line.id,
+        user_message_id=f"{line.turn_id}_user",
+        runs=(run,),
+        text=observed.begins or "",
+        sent_at=request.at,
+        timezone="UTC",
+        tokens=request.segments[-1].tokens if request.segments else 0,
+    )
+    ended = {"status": TurnStatus.FINISHED, "finished_at": observed.finished_at}
+    place = Place(head.head, head.head_run_id)
+    connection.execute(insert(turns), turn_row(owner, turn, place, request.at) | ended)
+    connection.execute(insert(runs), run_row(owner, turn.id, 0, run) | ended)
+    connection.execute(insert(messages), {**user_message_row(owner, turn), "session_id": session_id})
+    connection.execute(
+        update(conversations)
+        .where(*mine(conversations, caller, line.id))
+        .values(head=turn.id, head_run_id=run.id, updated_at=observed.finished_at)
+    )
+
+
+def _add_results(connection: Connection, caller: Caller, observed: ObservedRequest) -> None:
+    """Store the results of the calls of the turn's newest step."""
+    its = (messages.c.turn_id == observed.line.turn_id, messages.c.owner == caller.user_id, messages.c.seq > 0)
+    newest = select(messages.c.id).where(*its).order_by(messages.c.seq.desc()).limit(1).scalar_subquery()
+    connection.execute(update(messages).where(messages.c.id == newest).values(results=tuple(observed.results)))
+
+
+def _add_step(connection: Connection, caller: Caller, observed: ObservedRequest, step: Step, session_id: str) -> None:
+    line, request = observed.line, observed.request.record
+    seq = request.step + 1
+    row = step_row(caller.user_id, line.turn_id, line.run_id, seq, step)
+    billed = usage_row(request.usage or Usage())
+    connection.execute(insert(messages), {**row, **billed, "cost": request.cost, "session_id": session_id})
+
+
+def _bill(connection: Connection, caller: Caller, observed: ObservedRequest) -> None:
+    """Add the request's bill to its turn and its run, and how it ended."""
+    request = observed.request.record
+    usage = request.usage or Usage()
+    status = TurnStatus.FAILED if request.error is not None else TurnStatus.FINISHED
+    for table, id in ((turns, observed.line.turn_id), (runs, observed.line.run_id)):
+        row = connection.execute(select(table).where(*mine(table, caller, id))).mappings().one()
+        changed: Row = usage_row(usage_of(row) + usage)
+        changed |= {"cost": row["cost"] + (request.cost or 0.0), "status": status, "error": request.error}
+        connection.execute(
+            update(table).where(*mine(table, caller, id)).values(finished_at=observed.finished_at, **changed)
+        )
