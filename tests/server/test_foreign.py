@@ -143,6 +143,7 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("GET", "/requests/{request}/why", None),
     ("GET", "/requests/{request}/diff", None),
     ("GET", "/requests/{request}/raw", None),
+    ("GET", "/lines/{line}", None),
     ("GET", "/files/{file}", None),
     ("GET", "/files/{file}/content", None),
     ("GET", "/files/{file}/text", None),

@@ -85,8 +85,17 @@ ACCESS = {
     ("GET", "/knowledge-bases/{base_id}/documents/{doc_id}/disclosed"): OWNED_BASE,
 }
 LISTS = (
-    *("agents", "commands", "conversations", "files", "keys", "knowledge-bases", "layouts", "mcp-servers", "models"),
-    *("projects", "sessions/search", "status", "system-prompts", "system-prompts/current", "tools"),
+    *("agents", "commands", "conversations", "files", "keys", "knowledge-bases", "layouts", "lines", "lines/live"),
+    *(
+        "mcp-servers",
+        "models",
+        "projects",
+        "sessions/search",
+        "status",
+        "system-prompts",
+        "system-prompts/current",
+        "tools",
+    ),
 )
 """What everybody has of their own, or shares."""
 
@@ -100,7 +109,7 @@ KNOWN_TO_ALL = {
 WITH_AN_ID = (
     *("conversations/{conversation_id}", "files/{file_id}", "agents/{agent_id}", "projects/{project_id}"),
     *("sessions/{session_id}", "turns/{turn_id}", "runs/{run_id}", "requests/{request_id}", "keys/{key_id}"),
-    "documents/{document_id}",
+    *("documents/{document_id}", "lines/{line_id}"),
 )
 """What is under these belongs to one user."""
 

@@ -24,7 +24,10 @@ pytestmark = pytest.mark.anyio
 async def sdk(client: ServerClient) -> AsyncIterator[openai.AsyncOpenAI]:
     http = openai.DefaultAsyncHttpxClient(trust_env=False)
     address = f"{client.http.base_url}/v1".replace("//v1", "/v1")
-    async with openai.AsyncOpenAI(base_url=address, api_key="unused", http_client=http) as found:
+    headers = {"x-conversation-id": "new"}
+    async with openai.AsyncOpenAI(
+        base_url=address, api_key="unused", http_client=http, default_headers=headers
+    ) as found:
         yield found
 
 
@@ -144,7 +147,7 @@ async def test_several_models_are_refused_with_the_way(client: ServerClient, mod
     body = to_openai(ExecutionRequest(text="Hi", models=("a", "b")))
     answer = await client.http.post("/v1/responses", json=body)
     assert answer.status_code == 400
-    assert "/api/v1/conversations/{conversation_id}/turns, as `models`" in answer.json()["error"]["hint"]
+    assert "/api/v1/conversations/{conversation_id}/turns, as `models`" in answer.json()["error"]["message"]
 
 
 async def test_null_is_no_dynamic_context(client: ServerClient, model: ScriptedModel) -> None:

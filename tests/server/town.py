@@ -6,14 +6,32 @@ from lamella.app.accounts import KeyRequest
 from lamella.app.app import App
 from lamella.core import deltas
 from lamella.core.access import Identity, Role
-from lamella.core.records import Caller, FoundDocument
+from lamella.core.json import encode
+from lamella.core.records import Caller, FoundDocument, PageQuery
+from lamella.gateway.dialects import Dialect
+from lamella.gateway.relay import Exchange, Route
+from lamella.llm.model_table import facts
 from lamella.llm.scripted import Gate, ScriptedModel, saying
+from lamella.llm.upstream import Upstream
 from lamella.server.testing import ServerClient
 
 
 def model_of_the_town() -> ScriptedModel:
     """It answers one message, and is not done with the next."""
     return ScriptedModel([saying("For Ann's eyes [1]."), [deltas.TextDelta(0, "Half"), Gate()]])
+
+
+async def line_of(app: App, owner: Caller) -> str:
+    """The id of a line with one request of a client."""
+    body = encode({"model": "gpt-6.1-terra", "messages": [{"role": "user", "content": "What is the secret?"}]})
+    answer = {"id": "c1", "choices": [{"message": {"content": "For Ann's eyes."}, "finish_reason": "stop"}]}
+    route = Route(Upstream("Test", "", 1), "", "", "gpt-6.1-terra", "account", facts("gpt-6.1-terra"))
+    passed = Exchange(owner, Dialect.CHAT, "a client", None, route, body, app.clock.now(), status=200)
+    passed.answer.append(encode(answer))
+    app.gateway.recorder.take(passed)
+    await app.gateway.recorder.drain()
+    [line] = (await app.store.lines.lines(owner, PageQuery())).data
+    return line.id
 
 
 async def furnished(app: App, ann: ServerClient, owner: Caller) -> dict[str, str]:
@@ -59,5 +77,6 @@ async def furnished(app: App, ann: ServerClient, owner: Caller) -> dict[str, str
         "request": request["request_id"],
         "agent": agent["id"],
         "project": project["id"],
+        "line": await line_of(app, owner),
         "session": (await ann.get(f"/conversations/{conversation}/sessions"))["data"][0]["id"],
     }

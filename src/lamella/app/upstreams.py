@@ -11,11 +11,17 @@ from lamella.gateway.relay import Route
 from lamella.llm.model_table import ModelTable
 from lamella.llm.upstream import Upstream
 
-_PROVIDERS = {Dialect.MESSAGES: "anthropic", Dialect.CHAT: "openai", Dialect.RESPONSES: "openai"}
+_PROVIDERS = {
+    Dialect.MESSAGES: "anthropic",
+    Dialect.CHAT: "openai",
+    Dialect.RESPONSES: "openai",
+    Dialect.EMBEDDINGS: "openai",
+}
 _PATHS = {
     Dialect.MESSAGES: "/v1/messages",
     Dialect.CHAT: "/chat/completions",
     Dialect.RESPONSES: "/responses",
+    Dialect.EMBEDDINGS: "/embeddings",
 }
 
 

@@ -351,7 +351,12 @@ def _changed(evidence: Evidence, before: RequestRecord, read: int, edited: _Foun
         cause = Cause.SHORTER if decision.kind in SHORTER else Cause.DECIDED
         return _Found(cause, f"{where}, because {_reason(decision)}", found, origin_of(decision))
     by, how = undecided(found)
-    causes = {Origin.TOOLS: Cause.TOOLS, Origin.CLOCK: Cause.TIME, Origin.USER: Cause.EDITED, Origin.CLIENT: Cause.EDITED}
+    causes = {
+        Origin.TOOLS: Cause.TOOLS,
+        Origin.CLOCK: Cause.TIME,
+        Origin.USER: Cause.EDITED,
+        Origin.CLIENT: Cause.EDITED,
+    }
     cause = causes.get(by, Cause.MOVED)
     if by is Origin.LAYOUT:
         return _Found(cause, f"{where}: in layout {before.layout} {how}", found, by)

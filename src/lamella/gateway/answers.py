@@ -6,7 +6,7 @@ a stream of it would have ended with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -16,11 +16,19 @@ from lamella.core.errors import LamellaError, ProviderError
 from lamella.core.json import decode_object, encode
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.relay import MAX_COPY_BYTES, Exchange
+from lamella.llm.anthropic import MessagesReader
 from lamella.llm.event_stream import EventDecoder, StreamEvent
 from lamella.llm.failures import MALFORMED, broken, of_status
-from lamella.llm.readers import reader_of
+from lamella.llm.openai import ChatReader
+from lamella.llm.responses import ResponsesReader
+from lamella.llm.streaming import EventReader
 
 EVENT_STREAM = "text/event-stream"
+_READERS: Mapping[Dialect, Callable[[], EventReader]] = {
+    Dialect.MESSAGES: MessagesReader,
+    Dialect.CHAT: ChatReader,
+    Dialect.RESPONSES: ResponsesReader,
+}
 
 
 def read_answer(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
@@ -35,7 +43,7 @@ def read_answer(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
     if exchange.size > MAX_COPY_BYTES:
         return broken("The provider", "the answer is too long to be recorded")
     streams = exchange.headers.get("content-type", "").startswith(EVENT_STREAM)
-    reader = reader_of(exchange.dialect)
+    reader = _READERS[exchange.dialect]()
     try:
         for event in EventDecoder().feed(data) if streams else _events(exchange.dialect, decode_object(data)):
             for delta in reader.of(event):
@@ -63,7 +71,7 @@ def _events(dialect: Dialect, message: Any) -> Iterator[StreamEvent]:
             yield from _of_message(message)
         case Dialect.CHAT:
             yield from _of_completion(message)
-        case Dialect.RESPONSES:
+        case _:
             yield from _of_response(message)
 
 

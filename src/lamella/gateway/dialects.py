@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
+from typing import Any, assert_never
 
 from lamella.cache.difference import CLIENT
 from lamella.core.counting import MESSAGE_TOKENS, count_tokens
 from lamella.core.json import Json, JsonObject, digest, encode_sorted
 from lamella.core.models import OFF, WireProtocol
 from lamella.core.prompt import Kind, Level, Lifetime, Marker, Segment, Ttl, WireBlock, Zone
+from lamella.core.records import StoredSegment
 
 PLACED = "placed by the client"
 
@@ -32,6 +33,8 @@ class Dialect(StrEnum):
     MESSAGES = WireProtocol.MESSAGES.value
     CHAT = WireProtocol.CHAT.value
     RESPONSES = WireProtocol.RESPONSES.value
+    EMBEDDINGS = "embeddings"
+    """Forwarded, and no window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,36 @@ class ObservedWindow:
     roles: tuple[str, ...]
     is_follow_up: tuple[bool, ...]
     texts: tuple[str, ...]
+    paths: tuple[tuple[Any, ...], ...]
+    """Where each block stands in a Messages body: `("messages", 4, 0)`; its field alone in the other dialects."""
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the caller set a marker anywhere."""
+        return bool(self.markers)
 
     @property
     def blocks(self) -> tuple[WireBlock, ...]:
         """All blocks, in the order in which a provider caches them."""
         return tuple(block for group in self.groups for block in group)
+
+    @property
+    def stored(self) -> tuple[StoredSegment, ...]:
+        """The segments as a request is stored with them."""
+        return tuple(
+            StoredSegment(
+                id=segment.id,
+                kind=segment.kind.value,
+                lifetime=segment.lifetime.value,
+                source=segment.source,
+                owner=segment.owner,
+                label=segment.label,
+                letters=segment.letters,
+                tokens=segment.tokens,
+                blocks=tuple(block.digest for block in group),
+            )
+            for segment, group in zip(self.segments, self.groups, strict=True)
+        )
 
     @property
     def system(self) -> str:
@@ -87,6 +115,7 @@ class _Group:
     label: str
     letters: str
     blocks: tuple[_Raw, ...]
+    number: int = 0
 
 
 def read(dialect: Dialect, body: JsonObject) -> ObservedWindow:
@@ -98,6 +127,8 @@ def read(dialect: Dialect, body: JsonObject) -> ObservedWindow:
             groups, names = [*_tools(body), *_chat(body)], ("tools", "messages", "")
         case Dialect.RESPONSES:
             groups, names = [*_tools(body), *_instructions(body), *_items(body)], ("tools", "instructions", "input")
+        case Dialect.EMBEDDINGS:
+            groups, names = [], ("", "", "")
         case _:
             assert_never(dialect)
     head = {name: value for name, value in body.items() if name not in names and name != "cache_control"}
@@ -132,7 +163,14 @@ def _window(dialect: Dialect, body: JsonObject, head: JsonObject, groups: Sequen
         tuple(group.blocks[0].role for group in messages),
         tuple(group.kind is Kind.STEP for group in messages),
         tuple(text_of([raw.value for raw in group.blocks]) for group in messages),
+        tuple(path for group in groups for path in _paths(group)),
     )
+
+
+def _paths(group: _Group) -> Iterator[tuple[Any, ...]]:
+    """Where the blocks of a segment stand."""
+    for place, raw in enumerate(group.blocks):
+        yield ("messages", group.number, place) if raw.level == "messages" else (raw.level, place)
 
 
 def _segment(group: _Group, blocks: Sequence[WireBlock]) -> Segment:
@@ -169,7 +207,7 @@ _CALLED = frozenset({"tool_use", "server_tool_use", "function"})
 def _meaning(value: Json) -> Json:
     """A block without what says nothing to a model. The id of a call stays: its result names it."""
     if isinstance(value, Mapping):
-        kept = value.get("type") in _CALLED
+        kept = str(value.get("type")) in _CALLED
         return {
             name: _meaning(inner)
             for name, inner in value.items()
@@ -277,7 +315,7 @@ def _message(number: int, role: str, blocks: Sequence[_Raw], *, step: bool) -> _
     kind = Kind.STEP if step else Kind.USER if role == "user" else Kind.REMINDER
     letter = {"user": "U", "assistant": "A", "tool": "TR"}.get(role, "R")
     letter = "TR" if step and role == "user" else letter
-    return _Group(f"message {number + 1}", kind, f"Message {number + 1} ({role})", letter, tuple(blocks))
+    return _Group(f"message {number + 1}", kind, f"Message {number + 1} ({role})", letter, tuple(blocks), number)
 
 
 def _objects(value: Json) -> Iterator[JsonObject]:

@@ -38,6 +38,15 @@ _OPENAI = {
 }
 
 
+def dialect_of(path: str) -> Dialect | None:
+    """The dialect of a path; None for one of this server's own API."""
+    if path.startswith("/v1/messages"):
+        return Dialect.MESSAGES
+    if path.startswith("/v1/responses"):
+        return Dialect.RESPONSES
+    return Dialect.CHAT if path.startswith("/v1/") else None
+
+
 def status_of(error: LamellaError) -> int:
     """The status of an error."""
     return _STATUS.get(error.code, 500)

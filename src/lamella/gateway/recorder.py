@@ -7,7 +7,7 @@ exchange is dropped, never the exchange, and counted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -19,11 +19,12 @@ from lamella.cache.difference import CLIENT, difference
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import Facts, Plan, note_billed, note_written, predicted
 from lamella.cache.why import Evidence, Why, why
-from lamella.cache.window import chain, window_of
+from lamella.cache.window import Chain, chain, window_of
+from lamella.context.layouts import DEFAULT
 from lamella.core.clock import Clock
 from lamella.core.errors import LamellaError
 from lamella.core.ids import Ids
-from lamella.core.json import decode_object
+from lamella.core.json import Json, decode_object
 from lamella.core.messages import Step, StopReason, Text, ToolResult
 from lamella.core.prompt import Kind
 from lamella.core.records import (
@@ -34,11 +35,11 @@ from lamella.core.records import (
     RequestRecord,
     StoredBlock,
     StoredMarker,
-    StoredSegment,
 )
 from lamella.core.tokens import Usage
 from lamella.gateway.answers import read_answer
 from lamella.gateway.dialects import ObservedWindow, effort_of, read, salts_of, text_of
+from lamella.gateway.markers import wanted_markers, with_markers
 from lamella.gateway.matching import Match, Relation, answer_digest, label_of, match
 from lamella.gateway.relay import Exchange, Recorded
 from lamella.storage import Store
@@ -69,6 +70,14 @@ class LineRecorder:
         self._working: asyncio.Task[None] | None = None
         self.dropped = 0
         """Exchanges without a record, because too many waited."""
+
+    def mark(self, exchange: Exchange, fields: Mapping[str, Json]) -> None:
+        """See `relay.Recorder`."""
+        window = read(exchange.dialect, fields)
+        keys, facts = _keys(window, exchange, exchange.route.facts.token_factor)
+        added = wanted_markers(window, keys, self._ledger, facts)
+        if added:
+            exchange.body, exchange.added = with_markers(exchange.body, window, added), added
 
     def take(self, exchange: Exchange) -> None:
         """See `relay.Recorder`."""
@@ -176,7 +185,7 @@ class LineRecorder:
         line = self._line(exchange, window, found, begins, request_id)
         step_number = 0 if begins is not None or before is None else before.step + 1
         record = _record(exchange, window, plan, facts, line, step_number, opened, usage, error)
-        line = _with_bill(line, record, opened)
+        line = _with_bill(line, record, opened, exchange)
         step = _step(opened)
         results = _results(window)
         return ObservedRequest(
@@ -187,6 +196,7 @@ class LineRecorder:
             results,
             _new_request(record, window, before),
             self._clock.now(),
+            DEFAULT,
         )
 
     def _line(
@@ -268,10 +278,17 @@ def _plan(
     calibration = model.token_factor
     if before is not None and before.usage is not None and before.local_tokens and before.usage.input:
         calibration = before.usage.input / before.local_tokens
+    keys, facts = _keys(window, exchange, calibration)
+    planned = window_of(keys, facts.segments, model, calibration)
+    return predicted(planned, exchange.added or window.markers, (), ledger, facts), facts
+
+
+def _keys(window: ObservedWindow, exchange: Exchange, calibration: float) -> tuple[Chain, Facts]:
+    """The keys of the window's prefixes, and what the planner needs."""
+    model = exchange.route.facts
     segments = {segment.id: segment for segment in window.segments}
-    facts = Facts(model, segments, calibration, exchange.at)
     keys = chain(window.blocks, f"{exchange.route.account}/{model.name}", salts_of(window))
-    return predicted(window_of(keys, segments, model, calibration), window.markers, (), ledger, facts), facts
+    return keys, Facts(model, segments, calibration, exchange.at)
 
 
 def _record(
@@ -295,27 +312,14 @@ def _record(
         purpose="chat",
         model=exchange.route.model,
         layout=CLIENT,
-        marker_policy=CLIENT if window.markers else "off",
+        marker_policy="planner" if exchange.added else CLIENT if window.markers else "off",
         thinking_effort=effort_of(window),
         at=exchange.at,
         head=window.head,
         letters=" ".join(segment.letters for segment in window.segments),
-        segments=tuple(
-            StoredSegment(
-                id=segment.id,
-                kind=segment.kind.value,
-                lifetime=segment.lifetime.value,
-                source=segment.source,
-                owner=segment.owner,
-                label=segment.label,
-                letters=segment.letters,
-                tokens=segment.tokens,
-                blocks=tuple(block.digest for block in group),
-            )
-            for segment, group in zip(window.segments, window.groups, strict=True)
-        ),
+        segments=window.stored,
         zones=tuple((segment.zone.value, 1) for segment in window.segments),
-        markers=tuple(StoredMarker(marker.index, marker.ttl.value, marker.why) for marker in window.markers),
+        markers=tuple(StoredMarker(m.index, m.ttl.value, m.why) for m in exchange.added or window.markers),
         notes=(),
         protocol=window.dialect.value,
         local_tokens=local,
@@ -333,14 +337,25 @@ def _record(
     )
 
 
-def _with_bill(line: Line, record: RequestRecord, opened: OpenStep) -> Line:
+def _with_bill(line: Line, record: RequestRecord, opened: OpenStep, exchange: Exchange) -> Line:
     said = "".join(part.text for part in opened.parts() if isinstance(part, Text))
     return replace(
         line,
         answer=answer_digest(said),
         usage=line.usage + (record.usage or Usage()),
         cost=line.cost + (record.cost or 0.0),
+        saved=line.saved + (_saved(record, exchange) if exchange.added else 0.0),
     )
+
+
+def _saved(record: RequestRecord, exchange: Exchange) -> float:
+    """What the markers that were added here saved, in US dollars: the cost if nothing had been cached, less the cost.
+    Below zero if what they wrote was not read yet.
+    """
+    usage = record.usage
+    if usage is None or record.cost is None:
+        return 0.0
+    return exchange.route.facts.cost(Usage(input=usage.input, output=usage.output)) - record.cost
 
 
 def _step(opened: OpenStep) -> Step | None:

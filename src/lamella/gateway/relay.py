@@ -8,11 +8,11 @@ what passed is given to the recorder, which works beside the stream and never ho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -21,8 +21,11 @@ from starlette.types import Receive, Scope, Send
 from lamella.cache.why import Why
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, PayloadTooLarge, ProviderError
+from lamella.core.json import Json, decode_object
 from lamella.core.models import ModelFacts
+from lamella.core.prompt import Marker
 from lamella.core.records import Caller, Line, RequestRecord
+from lamella.gateway.chat_usage import UsageFilter, asks_for_usage, with_usage
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.errors import error_body, status_of
 from lamella.gateway.matching import Relation, client_of, session_of
@@ -99,6 +102,10 @@ class Exchange:
     route: Route
     body: bytes
     at: datetime
+    added: tuple[Marker, ...] = ()
+    """The markers that were added here."""
+    hides_usage: bool = False
+    """The usage of the stream was asked for here, and is not for the caller."""
     status: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
     answer: list[bytes] = field(default_factory=list)
@@ -111,7 +118,15 @@ class Exchange:
 class Recorder(Protocol):
     """Takes what passed; never waits."""
 
+    def mark(self, exchange: Exchange, fields: Mapping[str, Json]) -> None:
+        """Add markers to a body that has none, if they pay."""
+        ...
+
     def take(self, exchange: Exchange) -> None: ...
+
+    async def drain(self) -> None:
+        """Wait until everything that was taken is stored."""
+        ...
 
     def watch(self, caller: Caller) -> AbstractAsyncContextManager[AsyncIterator[Recorded]]:
         """The records of a user as they are made."""
@@ -131,15 +146,7 @@ _HELD = frozenset({"connection", "keep-alive", "transfer-encoding", "content-len
 """Headers of an answer that are between this server and the upstream."""
 
 
-class _Beginning(msgspec.Struct):
-    """What is read of a body on the way."""
-
-    model: str = ""
-
-
-_beginning = msgspec.json.Decoder(_Beginning)
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_body = msgspec.json.Decoder(dict[str, object])
 
 
 def with_model(body: bytes, model: str) -> bytes:
@@ -152,18 +159,19 @@ def with_model(body: bytes, model: str) -> bytes:
 class Gateway:
     """One door: a path of one dialect. It is an ASGI application."""
 
-    def __init__(self, dialect: Dialect, path: str = "") -> None:
+    def __init__(self, dialect: Dialect, path: str = "", *, records: bool = True) -> None:
         self._dialect = dialect
         self._path = path
         """What follows the path of the dialect, such as `/count_tokens`."""
+        self._records = records and not path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         parts: GatewayParts = scope["state"]["gateway"]
         caller: Caller = scope["state"]["identity"].caller
-        sent = _Sent(send)
+        sent = Sent(send)
         try:
-            body = await _read(request)
+            body = await read_body(request)
             exchange = await self._exchange(request, body, caller, parts)
         except ClientDisconnect:
             return
@@ -173,14 +181,20 @@ class Gateway:
         await self._relay(request, exchange, parts, sent)
 
     async def _exchange(self, request: Request, body: bytes, caller: Caller, parts: GatewayParts) -> Exchange:
-        model = _model_of(body)
+        fields = object_of(body)
+        model = _model_of(fields)
         route = await parts.routes.find(self._dialect, model)
         body = body if route.model == model else with_model(body, route.model)
         agent = request.headers.get("user-agent", "")
-        session = session_of(request.headers, _body.decode(body))  # type: ignore[arg-type]
-        return Exchange(caller, self._dialect, client_of(agent), session, route, body, parts.clock.now())
+        session = session_of(request.headers, fields)
+        made = Exchange(caller, self._dialect, client_of(agent), session, route, body, parts.clock.now())
+        if self._records and parts.asks_for_usage and self._dialect is Dialect.CHAT and not asks_for_usage(fields):
+            made.body, made.hides_usage = with_usage(made.body), True
+        if self._records and parts.adds_markers and request.headers.get(MARKERS_HEADER, "on") != "off":
+            await parts.aside(parts.recorder.mark, made, fields)
+        return made
 
-    async def _relay(self, request: Request, exchange: Exchange, parts: GatewayParts, sent: _Sent) -> None:
+    async def _relay(self, request: Request, exchange: Exchange, parts: GatewayParts, sent: Sent) -> None:
         """Relay the answer until it is whole, or until the client leaves: then the upstream is closed at once."""
         relaying = asyncio.ensure_future(self._pass(request, exchange, sent))
         leaving = asyncio.ensure_future(_left(request, relaying))
@@ -196,22 +210,23 @@ class Gateway:
         finally:
             relaying.cancel()
             leaving.cancel()
-            if not self._path:
+            if self._records:
                 parts.recorder.take(exchange)
 
-    async def _pass(self, request: Request, exchange: Exchange, sent: _Sent) -> None:
+    async def _pass(self, request: Request, exchange: Exchange, sent: Sent) -> None:
         route = exchange.route
         query = request.scope.get("query_string", b"").decode("latin-1")
         path = f"{route.path}{self._path}" + (f"?{query}" if query else "")
         async with route.connection.send(path, exchange.body, _headers(request, route.key)) as reply:
             exchange.status, exchange.headers = reply.status, reply.headers
             await sent.start(reply.status, reply.headers)
+            hidden = UsageFilter() if exchange.hides_usage and sent.streams else None
             async for data in reply.chunks:
-                await sent.body(data)
+                await sent.body(data if hidden is None else hidden.feed(data))
                 exchange.size += len(data)
                 if exchange.size <= MAX_COPY_BYTES:
                     exchange.answer.append(data)
-            await sent.end()
+            await sent.end(b"" if hidden is None else hidden.end())
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +236,25 @@ class GatewayParts:
     routes: Routes
     recorder: Recorder
     clock: Clock
+    adds_markers: bool = True
+    asks_for_usage: bool = True
+
+    async def aside(self, work: Callable[[Exchange, Mapping[str, Json]], None], made: Exchange, fields: Any) -> None:
+        """Do it in a thread if the body is long, so that it holds up no stream."""
+        if len(made.body) > LONG_BYTES:
+            await asyncio.to_thread(work, made, fields)
+        else:
+            work(made, fields)
 
 
-async def _read(request: Request) -> bytes:
+LONG_BYTES = 40_000
+"""A body from which on its blocks are read in a thread."""
+
+MARKERS_HEADER = "x-lamella-markers"
+"""`off`: no marker is added to this request."""
+
+
+async def read_body(request: Request) -> bytes:
     """The whole body. Raises `PayloadTooLarge`."""
     pieces, size = [], 0
     async for piece in request.stream():
@@ -234,13 +265,18 @@ async def _read(request: Request) -> bytes:
     return b"".join(pieces)
 
 
-def _model_of(body: bytes) -> str:
-    """The model that a body names. Raises `InvalidRequest` for what is no JSON object with a model."""
+def object_of(body: bytes) -> dict[str, Json]:
+    """The fields of a body. Raises `InvalidRequest` for what is no JSON object."""
     try:
-        model = _beginning.decode(body).model
+        return decode_object(body)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidRequest(f"The body can't be read: {error}.", hint="Send one JSON object.") from None
-    if not model:
+
+
+def _model_of(fields: Mapping[str, Json]) -> str:
+    """The model that a body names. Raises `InvalidRequest` if it names none."""
+    model = fields.get("model")
+    if not isinstance(model, str) or not model:
         raise InvalidRequest("The request names no model.", hint="Send “model”.", param="model")
     return model
 
@@ -267,18 +303,18 @@ async def _left(request: Request, relaying: asyncio.Future[None]) -> None:
     relaying.cancel()
 
 
-class _Sent:
+class Sent:
     """What was sent to the client so far."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.began = False
-        self._streams = False
+        self.streams = False
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
         """The upstream's status and headers."""
         self.began = True
-        self._streams = headers.get("content-type", "").startswith("text/event-stream")
+        self.streams = headers.get("content-type", "").startswith("text/event-stream")
         raw = [
             (name.lower().encode("latin-1"), value.encode("latin-1"))
             for name, value in headers.items()
@@ -288,11 +324,12 @@ class _Sent:
 
     async def body(self, data: bytes) -> None:
         """A piece of the body, as it came."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        if data:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def end(self) -> None:
-        """The end of the body."""
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+    async def end(self, data: bytes = b"") -> None:
+        """The end of the body, with its last bytes."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
     async def refuse(self, dialect: Dialect, error: LamellaError) -> None:
         """An error of ours in the dialect's shape, before anything was sent."""
@@ -310,7 +347,7 @@ class _Sent:
         """
         if not self.began:
             await self.refuse(dialect, error)
-        elif self._streams:
+        elif self.streams:
             await self.body(error_event(dialect, error))
             await self.end()
         else:
@@ -320,5 +357,7 @@ class _Sent:
 def error_event(dialect: Dialect, error: LamellaError) -> bytes:
     """The event by which a stream of this dialect ends with an error."""
     data = error_body(dialect, error, streams=True)
-    name = {Dialect.MESSAGES: b"event: error\n", Dialect.CHAT: b"", Dialect.RESPONSES: b"event: error\n"}[dialect]
+    name = {Dialect.MESSAGES: b"event: error\n", Dialect.CHAT: b"", Dialect.RESPONSES: b"event: error\n"}.get(
+        dialect, b""
+    )
     return b"%bdata: %b\n\n" % (name, data)

@@ -119,7 +119,7 @@ class AnthropicModel:
 
     def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
-        reader = _Events(_compared_with(request))
+        reader = MessagesReader(_compared_with(request))
         return self._client.stream("/v1/messages", self.body(request), headers | _betas(request), reader)
 
     async def count(self, request: WireRequest) -> int:
@@ -181,7 +181,7 @@ def _explained(delta: Any) -> str:
     return plain(said) if isinstance(said, str) else ""
 
 
-class _Events:
+class MessagesReader:
     """The provider's stream events as deltas. Usage counters in `message_delta` are cumulative.
 
     Types that do not exist yet are passed over; an event that can't be read raises one of `MALFORMED`.

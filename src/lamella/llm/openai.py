@@ -109,7 +109,7 @@ class OpenAIModel:
 
     def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
-        return self._client.stream("/chat/completions", self.body(request), headers, _Chunks())
+        return self._client.stream("/chat/completions", self.body(request), headers, ChatReader())
 
     async def count(self, request: WireRequest) -> int:
         """Always refused: Chat Completions has no counting endpoint."""
@@ -123,7 +123,7 @@ class OpenAIModel:
         await self._client.close()
 
 
-class _Chunks:
+class ChatReader:
     """The provider's chunks as deltas. A block ends when another kind begins: thinking, text, thinking are three
     blocks.
 

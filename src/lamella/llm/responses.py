@@ -91,7 +91,7 @@ class ResponsesModel:
 
     def stream(self, request: WireRequest, headers: dict[str, str]) -> AsyncIterator[Delta]:
         """See `ChatModel.stream`."""
-        return self._client.stream("/responses", self.body(request), headers, _Events(_compared_with(request)))
+        return self._client.stream("/responses", self.body(request), headers, ResponsesReader(_compared_with(request)))
 
     async def count(self, request: WireRequest) -> int:
         """See `ChatModel.count`."""
@@ -113,7 +113,7 @@ def _compared_with(request: WireRequest) -> str | None:
     return name_of(part(request.head, "prompt_cache_options").get(OPENAI_FIELD))
 
 
-class _Events:
+class ResponsesReader:
     """The provider's stream events as deltas; an output item is a block.
 
     Unknown types are ignored. An unreadable event raises one of `MALFORMED`, a reported failure a `ProviderError`.

@@ -88,6 +88,21 @@ class FailureObject(Object, kw_only=True):
     error: ErrorBody
 
 
+class VendorErrorBody(Object, kw_only=True):
+    """An error in the words of OpenAI's API."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class VendorFailureObject(Object, kw_only=True):
+    """A failure in the form of OpenAI's API."""
+
+    error: VendorErrorBody
+
+
 ItemT = TypeVar("ItemT")
 RecordT = TypeVar("RecordT")
 ObjectT = TypeVar("ObjectT", bound=Object)

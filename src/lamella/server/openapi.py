@@ -16,8 +16,9 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from lamella.core.packets import AnyPacket
+from lamella.gateway.errors import dialect_of
 from lamella.server.authentication import is_closed
-from lamella.server.objects import FailureObject
+from lamella.server.objects import FailureObject, VendorFailureObject
 from lamella.server.routing import JSON, ObjectRoute
 from lamella.server.sse import EVENT_STREAM
 
@@ -43,7 +44,9 @@ def described(api: FastAPI, routers: Iterable[APIRouter]) -> Schema:
     """The OpenAPI document of `api`. `routers` have its routes that return objects."""
     document = get_openapi(title=api.title, version=api.version, routes=api.routes)
     routes = [route for router in routers for route in router.routes if isinstance(route, ObjectRoute)]
-    schemas = _Schemas([*(kind for route in routes for kind in _kinds(route)), FailureObject, AnyPacket])
+    schemas = _Schemas(
+        [*(kind for route in routes for kind in _kinds(route)), FailureObject, VendorFailureObject, AnyPacket]
+    )
     for route in routes:
         for method in route.methods or ():
             operation = document["paths"][route.path][method.lower()]
@@ -98,7 +101,8 @@ def _failures(method: str, route: ObjectRoute, operation: Schema, schemas: _Sche
         "413": "requestBody" in operation,
         "default": True,
     }
-    content = {JSON: {"schema": schemas.one_of(FailureObject)}}
+    kind = FailureObject if dialect_of(route.path) is None else VendorFailureObject
+    content = {JSON: {"schema": schemas.one_of(kind)}}
     return {status: {"description": FAILURES[status], "content": content} for status in possible if possible[status]}
 
 

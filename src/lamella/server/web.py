@@ -13,16 +13,14 @@ from typing import Any
 from fastapi import FastAPI, Response
 from starlette.datastructures import MutableHeaders
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse
-from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lamella import __version__
 from lamella.app.app import App
 from lamella.core.errors import NotFound, PayloadTooLarge
-from lamella.gateway.dialects import Dialect
-from lamella.gateway.relay import Gateway
 from lamella.server.authentication import Authentication, AuthenticationMiddleware, Identify, OriginGuard
+from lamella.server.doors import PATHS, add_doors
 from lamella.server.failures import error_answer, install
 from lamella.server.openapi import described
 from lamella.server.reference import POLICY as REFERENCE_POLICY
@@ -114,7 +112,9 @@ class BodyLimit:
         body = await self._read(receive)
         if body is None:
             message = f"The body is longer than {self._limit // 1_000_000} MB."
-            await error_answer(PayloadTooLarge(message, hint="Upload long texts as files."))(scope, receive, send)
+            await error_answer(PayloadTooLarge(message, hint="Upload long texts as files."), scope["path"])(
+                scope, receive, send
+            )
             return
         await self._app(scope, _from(body, receive), send)
 
@@ -206,11 +206,11 @@ def _routes() -> FastAPI:
     install(api)
     for router in (*ROUTERS, *FACADES):
         api.include_router(router)
-    _doors(api)
+    add_doors(api)
     _outside(api)
     _reference(api)
     _page(api, page_folder())
-    api.add_middleware(BodyLimit, streamed={UPLOAD_PATH, DOCUMENT_PATHS, *DOORS})
+    api.add_middleware(BodyLimit, streamed={UPLOAD_PATH, DOCUMENT_PATHS, PATHS})
     # Inside the application, so that a failure to find out who asks is answered as every other one.
     api.add_middleware(AuthenticationMiddleware)
     return api
@@ -219,19 +219,6 @@ def _routes() -> FastAPI:
 def described_api() -> dict[str, Any]:
     """The description of the API, as `/openapi.json` gives it."""
     return _routes().openapi()
-
-
-DOORS = {
-    "/v1/messages": Gateway(Dialect.MESSAGES),
-    "/v1/messages/count_tokens": Gateway(Dialect.MESSAGES, "/count_tokens"),
-    "/v1/chat/completions": Gateway(Dialect.CHAT),
-}
-"""Where clients of other vendors' APIs send their requests, which are forwarded."""
-
-
-def _doors(api: FastAPI) -> None:
-    for path, door in DOORS.items():
-        api.router.routes.append(Route(path, door, methods=["POST"]))
 
 
 def _outside(api: FastAPI) -> None:

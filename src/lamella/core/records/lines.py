@@ -19,7 +19,8 @@ class Line:
     `conversation`, or says what a side call makes (`title`, `summary`). `opening` is the number of messages of its
     first request. `keys` name the messages of the newest request, `tip` is the last of them, `system` names its tools
     and system prompt, `answer` the text that it was answered with, or "" if it was not. `breaks` are the requests that
-    did not read what was cached; `lost` and `lost_cost` are the tokens and US dollars of that.
+    did not read what was cached; `lost` and `lost_cost` are the tokens and US dollars of that. `saved` is what
+    markers that were added here saved, in US dollars.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Line:
     breaks: int = 0
     lost: int = 0
     lost_cost: float = 0.0
+    saved: float = 0.0
     usage: Usage = field(default_factory=Usage)
     cost: float = 0.0
     title: str = ""
@@ -64,3 +66,5 @@ class ObservedRequest:
     results: Sequence[ToolResult]
     request: NewRequest
     finished_at: datetime
+    layout: str
+    """That of the conversation, whose requests have the caller's own."""

@@ -26,7 +26,7 @@ class LineObject(Object, kw_only=True):
 
     `session` is the id by which the client groups its requests. `label` is `conversation`, or what a side call makes.
     `breaks` are the requests that did not read what was cached, `lost` and `lost_cost` the tokens and US dollars of
-    that.
+    that. `saved` is what the markers that were added here saved.
     """
 
     id: str
@@ -44,6 +44,7 @@ class LineObject(Object, kw_only=True):
     breaks: int
     lost: int
     lost_cost: float
+    saved: float
     usage: UsageBody | None
     cost: float
     request_id: str

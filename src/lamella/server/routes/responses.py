@@ -41,6 +41,9 @@ from lamella.server.sse import EVENT_STREAM, EventStream
 
 router = api_router("/v1")
 
+CONVERSATION_HEADER = "x-conversation-id"
+"""The conversation of a request whose body can't name it; `new` begins one."""
+
 RESPONSE, TURN = "resp_", "turn_"
 """A response is named as its turn, with another prefix."""
 
@@ -138,7 +141,8 @@ async def create_response(
     `conversation` or `previous_response_id` names the history; without either a new conversation begins. Other fields
     of an `ExecutionRequest` are in `metadata`.
     """
-    response_request = asked_of(from_openai(body))
+    placed = _in_conversation(body, request.headers.get(CONVERSATION_HEADER))
+    response_request = asked_of(from_openai(placed))
     turn_id = await app.begin(await _placed(app, identity, response_request), identity, key=key)
     turn = await app.store.turns.turn(identity.caller, turn_id)
     writer = ResponseWriter(turn, response_request.request.metadata)
@@ -153,6 +157,13 @@ async def create_response(
     failed = {"error": dict(writer.error), "response": writer.response}
     status = STATUS.get(str(writer.error.get("code")), 500)
     return JSONResponse(failed, status_code=status, headers={"x-should-retry": "false"})
+
+
+def _in_conversation(body: dict[str, Any], named: str | None) -> dict[str, Any]:
+    """The body with the conversation that a header names, unless it names its place itself."""
+    if named in (None, "new") or body.get("conversation") or body.get("previous_response_id"):
+        return body
+    return {**body, "conversation": named}
 
 
 async def _placed(app: App, identity: Identity, request: ResponseRequest) -> ExecutionRequest:

@@ -76,6 +76,7 @@ lines = Table(
     Column("breaks", Integer, nullable=False),
     Column("lost", Integer, nullable=False),
     Column("lost_cost", Float, nullable=False),
+    Column("saved", Float, nullable=False),
     *usage(nullable=False),
     Column("cost", Float, nullable=False),
     Index("ix_lines_owner_tip", "owner", "tip"),

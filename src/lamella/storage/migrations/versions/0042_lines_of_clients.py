@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0041"
-down_revision = "0040"
+revision = "0042"
+down_revision = "0041"
 branch_labels = None
 depends_on = None
 
@@ -40,6 +40,7 @@ def upgrade() -> None:
         sa.Column("breaks", sa.Integer(), nullable=False),
         sa.Column("lost", sa.Integer(), nullable=False),
         sa.Column("lost_cost", sa.Float(), nullable=False),
+        sa.Column("saved", sa.Float(), nullable=False),
         *(sa.Column(f"{name}_tokens", sa.Integer(), nullable=False, server_default="0") for name in _FIGURES),
         sa.Column("usage_estimated", sa.Boolean(), nullable=False, server_default=sa.text("0")),
         sa.Column("input_estimated", sa.Boolean(), nullable=False, server_default=sa.text("0")),

@@ -1,0 +1,224 @@
+"""Requests of clients become lines: conversations with turns, side calls apart, each with its bill and its why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from lamella.app.app import LOCAL_OWNER, App
+from lamella.server.testing import ServerClient, served
+from lamella.server.testing import client as connected
+from lamella_simulator.provider import Provider
+
+from .clients import PROSE, Client, tool
+from .conftest import settings_of
+
+pytestmark = pytest.mark.anyio
+Object = dict[str, Any]
+WIRES = pytest.mark.parametrize("wire", ["messages", "chat", "responses"])
+
+
+async def lines(app: App, client: ServerClient) -> list[Object]:
+    """The lines, the newest first."""
+    await app.gateway.recorder.drain()
+    found: list[Object] = (await client.get("/lines"))["data"]
+    return found
+
+
+async def requests(client: ServerClient, line: Object) -> list[Object]:
+    """The requests of a line, oldest first."""
+    turns = (await client.get(f"/conversations/{line['id']}/turns"))["data"]
+    found: list[Object] = []
+    for turn in reversed(turns):
+        found += (await client.get(f"/turns/{turn['id']}/requests"))["data"]
+    return found
+
+
+@WIRES
+async def test_three_turns_are_one_line_with_three_turns(
+    app: App, client: ServerClient, provider: Provider, wire: str
+) -> None:
+    talking = Client(wire)
+    for text in ("Hello there", "And the ships?", "Thank you"):
+        await talking.send(client.http, text)
+    [line] = await lines(app, client)
+    assert (line["turns"], line["requests"], line["label"], line["title"]) == (3, 3, "conversation", "Hello there")
+    assert line["cost"] == pytest.approx(provider.cost)
+    turns = (await client.get(f"/conversations/{line['id']}/turns"))["data"]
+    assert [turn["text"] for turn in reversed(turns)] == ["Hello there", "And the ships?", "Thank you"]
+    assert [turn["answer"] for turn in reversed(turns)] == talking.said
+    assert (await client.get("/conversations"))["data"] == [], "they are not among the conversations of this server"
+
+
+async def test_markers_are_added_for_a_client_that_sets_none_and_what_they_save_is_told(
+    app: App, client: ServerClient, provider: Provider
+) -> None:
+    talking = Client("messages")
+    for text in ("Hello there", "And the ships?", "Thank you"):
+        await talking.send(client.http, text)
+    [line] = await lines(app, client)
+    sent = [record.json for record in provider.requests]
+    assert all("cache_control" in str(body) for body in sent)
+    assert line["usage"]["cache_read"] > 0
+    assert line["saved"] > 0
+    assert (line["breaks"], line["lost"]) == (0, 0)
+    made = await requests(client, line)
+    assert {one["marker_policy"] for one in made} == {"planner"}
+    assert [one["usage"]["cache_read"] for one in made] == [one["predicted"]["read"] for one in made]
+
+
+async def test_a_client_that_sets_markers_keeps_them_and_one_that_says_off_gets_none(
+    app: App, client: ServerClient, provider: Provider
+) -> None:
+    talking = Client("messages", marks=True)
+    await talking.send(client.http, "Hello there")
+    body = talking.body()
+    await talking.send(client.http, "And the ships?")
+    assert str(provider.requests[0].json).count("cache_control") == str(body).count("cache_control") == 2
+    await Client("messages").send(client.http, "Hello there", **{"x-lamella-markers": "off"})
+    assert "cache_control" not in str(provider.requests[2].json)
+    policies = {one["marker_policy"] for line in await lines(app, client) for one in await requests(client, line)}
+    assert policies == {"client", "off"}
+
+
+async def test_a_title_is_no_conversation_and_both_are_in_the_bill(
+    app: App, client: ServerClient, provider: Provider
+) -> None:
+    headers = {"x-claude-code-session-id": "session-1"}
+    fields = {"output_config": {"format": {"type": "json_schema", "schema": {"properties": {"title": {}}}}}}
+    title = Client("messages", "claude-cli/9.9 (test)", headers, fields={}, system="You write titles.")
+    title.tools = []
+    title.fields = fields
+    talking = Client("messages", "claude-cli/9.9 (test)", headers, marks=True)
+    body = title.body() | {"messages": [{"role": "user", "content": "<session>Hello</session> Write the title."}]}
+    body.pop("output_config")
+    answer = await client.http.post("/v1/messages", json=body, headers={"user-agent": "claude-cli/9.9", **headers})
+    assert answer.status_code == 200
+    for text in ("Hello there", "And the ships?"):
+        await talking.send(client.http, text)
+    found = {line["label"]: line for line in await lines(app, client)}
+    assert set(found) == {"title", "conversation"}
+    assert {line["session"] for line in found.values()} == {"session-1"}
+    assert found["conversation"]["client"] == "Claude Code 9.9"
+    assert (found["conversation"]["turns"], found["title"]["turns"]) == (2, 1)
+    assert sum(line["cost"] for line in found.values()) == pytest.approx(provider.cost)
+
+
+async def test_a_tool_loop_is_one_turn_with_its_results(app: App, client: ServerClient, provider: Provider) -> None:
+    provider.script({"calls": {"tool_calls": [{"name": "Weather", "arguments": {"place": "Ystad"}}]}})
+    address = str(client.http.base_url)
+    messages: list[Any] = [{"role": "user", "content": "What is the weather?"}]
+    tools: Any = [tool("Weather", "messages")]
+    asked: Any = {"model": "claude-opus-5-5", "max_tokens": 200, "tools": tools}
+    async with anthropic.AsyncAnthropic(base_url=address, api_key="x", max_retries=0) as sdk:
+        first = await sdk.messages.create(messages=messages, extra_headers={"x-sim-reply": "calls"}, **asked)
+        [call] = [block for block in first.content if block.type == "tool_use"]
+        result = {"type": "tool_result", "tool_use_id": call.id, "content": "Rain in Ystad"}
+        content: Any = [block.model_dump(exclude_none=True) for block in first.content]
+        messages += [{"role": "assistant", "content": content}, {"role": "user", "content": [result]}]
+        await sdk.messages.create(messages=messages, **asked)
+    [line] = await lines(app, client)
+    assert (line["turns"], line["requests"]) == (1, 2)
+    [turn] = (await client.get(f"/conversations/{line['id']}/turns"))["data"]
+    [called, answered] = (await app.store.turns.turn(LOCAL_OWNER, turn["id"])).steps
+    assert [result.content for result in called.results] == ["Rain in Ystad"]
+    assert (called.calls[0].name, answered.calls) == ("Weather", ())
+    assert [one["step"] for one in await requests(client, line)] == [0, 1]
+
+
+async def test_an_answer_that_is_no_stream_is_recorded_as_one_that_is(
+    app: App, client: ServerClient, provider: Provider
+) -> None:
+    address = str(client.http.base_url).rstrip("/")
+    async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="x", max_retries=0) as sdk:
+        said = await sdk.chat.completions.create(model="gpt-6.1-terra", messages=[{"role": "user", "content": "Hello"}])
+        answered = await sdk.responses.create(model="gpt-6.1-terra", input="Good evening")
+    found = {line["dialect"]: line for line in await lines(app, client)}
+    assert found["openai"]["usage"]["input"] == said.usage.prompt_tokens  # type: ignore[union-attr]
+    assert found["responses"]["usage"]["input"] == answered.usage.input_tokens  # type: ignore[union-attr]
+    for line, text in (("openai", said.choices[0].message.content), ("responses", answered.output_text)):
+        [turn] = (await client.get(f"/conversations/{found[line]['id']}/turns"))["data"]
+        assert turn["answer"] == text
+
+
+async def test_two_conversations_that_begin_alike_are_two(app: App, client: ServerClient) -> None:
+    one, other = Client("chat"), Client("chat")
+    await one.send(client.http, "Hello")
+    await other.send(client.http, "Hello")
+    await one.send(client.http, "I am the first")
+    await other.send(client.http, "I am the second")
+    assert sorted(line["turns"] for line in await lines(app, client)) == [2, 2]
+
+
+async def test_an_edited_message_stays_on_its_line_and_is_named(app: App, client: ServerClient) -> None:
+    talking = Client("messages", marks=True)
+    for text in ("Hello there, keeper. " + PROSE * 20, "And the ships?", "And the oil?"):
+        await talking.send(client.http, text)
+    talking.history[2]["content"] = "And the whales?"
+    await talking.send(client.http, "Thank you")
+    [line] = await lines(app, client)
+    assert (line["turns"], line["breaks"]) == (4, 1)
+    newest = (await requests(client, line))[-1]
+    why = await client.get(f"/requests/{newest['id']}/why")
+    assert (why["cause"], why["by"], why["first_changed"]) == ("edited", "client", "message 3")
+    assert "Message 3 (user)" in why["text"]
+
+
+async def test_a_line_goes_on_after_a_restart(provider: Provider, tmp_path: Path) -> None:
+    settings, talking = settings_of(provider.url, provider.openai_url, tmp_path), Client("messages", marks=True)
+    for text in ("Hello there", "And the ships?"):
+        async with served(settings) as (app, client):
+            await talking.send(client.http, text)
+            [line] = await lines(app, client)
+    assert line["turns"] == 2
+    assert line["usage"]["cache_read"] > 0
+    assert line["breaks"] == 0
+
+
+async def test_users_with_the_same_session_never_meet(app: App, client: ServerClient) -> None:
+    key = await client.set_up()
+    address = str(client.http.base_url)
+    async with connected(address, authorization=f"Bearer {key}") as root:
+        made = await root.post("/users", {"name": "Bob"})
+        async with connected(address, authorization=f"Bearer {made['key']['secret']}") as bob:
+            for one in (root, bob):
+                talking = Client("messages", headers={"x-session-id": "the-same"}, marks=True)
+                await talking.send(one.http, "Hello there")
+                await talking.send(one.http, "And the ships?")
+            for one in (root, bob):
+                [line] = await lines(app, one)
+                assert (line["turns"], line["requests"]) == (2, 2)
+            [mine] = await lines(app, root)
+            assert (await bob.call("GET", f"/lines/{mine['id']}")).status_code == 404
+    assert (await client.http.post("/v1/messages", json={})).status_code == 401
+
+
+async def test_nobody_goes_on_with_a_line_here(app: App, client: ServerClient) -> None:
+    talking = Client("chat")
+    await talking.send(client.http, "Hello")
+    [line] = await lines(app, client)
+    answer = await client.call("POST", f"/conversations/{line['id']}/turns", json={"text": "Me too"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "conversation_id")
+    assert (await client.call("DELETE", f"/conversations/{line['id']}")).status_code == 204
+    assert await lines(app, client) == []
+    await talking.send(client.http, "Still there?")
+    assert [line["turns"] for line in await lines(app, client)] == [1]
+
+
+async def test_a_failed_request_is_on_its_line_too(app: App, client: ServerClient, provider: Provider) -> None:
+    talking = Client("messages")
+    await talking.send(client.http, "Hello")
+    talking.history.append({"role": "user", "content": "And?"})
+    body = talking.body() | {"max_tokens": -1}
+    refused = await client.http.post("/v1/messages", json=body)
+    assert refused.status_code == 400
+    talking.history.pop()
+    await talking.send(client.http, "And the ships?")
+    [line] = await lines(app, client)
+    made = await requests(client, line)
+    assert [one["error"] is None for one in made] == [True, False, True]
+    assert line["requests"] == 3
