@@ -6,7 +6,7 @@ import pytest
 
 from house import Row, rows
 
-HELD = {"lines": 60_300}
+HELD = {"files": 356, "lines": 63_500}
 """What misses its aim, and the most that it may be meanwhile."""
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from lamella.core.json import decode_object, encode
 from lamella.core.prompt import Marker, Ttl
+from lamella.gateway.additions import with_markers
 from lamella.gateway.dialects import Dialect, read
-from lamella.gateway.markers import with_markers
 from lamella.gateway.relay import with_model
 from lamella.server.testing import ServerClient, served
 

@@ -9,7 +9,7 @@ from lamella.core.access import Identity, Role
 from lamella.core.json import encode
 from lamella.core.records import Caller, FoundDocument, PageQuery
 from lamella.gateway.dialects import Dialect
-from lamella.gateway.relay import Exchange, Route
+from lamella.gateway.exchange import Exchange, Route
 from lamella.llm.model_table import facts
 from lamella.llm.scripted import Gate, ScriptedModel, saying
 from lamella.llm.upstream import Upstream

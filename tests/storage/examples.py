@@ -21,12 +21,14 @@ from lamella.core.records import (
     File,
     FoundDocument,
     JournalEntry,
+    Line,
     NewJob,
     NewRequest,
     NewRun,
     NewTurn,
     Notice,
     NoticeKind,
+    ObservedRequest,
     Place,
     QueuedMessage,
     RequestEnd,
@@ -206,6 +208,38 @@ def record(
 def new_request(whole: RequestRecord, base: str | None = None, shared: int = 0) -> NewRequest:
     fresh = [int(segment.id.removeprefix("s")) for segment in whole.segments[shared:]]
     return NewRequest(whole, base, shared, blocks(fresh))
+
+
+def line(id: str = "conv_line", request_id: str = "req_line") -> Line:
+    return Line(
+        id=id,
+        client="a client 1.0",
+        session="a session",
+        dialect="openai",
+        label="conversation",
+        model="m-1",
+        opening=1,
+        keys=("k1", "k2"),
+        tip="k2",
+        system="s1",
+        answer="a1",
+        request_id=request_id,
+        turn_id="turn_line",
+        run_id="run_line",
+        begun_at=NOON,
+        at=NOON,
+        requests=1,
+        turns=1,
+        usage=USAGE,
+        cost=0.5,
+    )
+
+
+def observed(line: Line) -> ObservedRequest:
+    """The first request of a line."""
+    whole = replace(record(line.request_id, line.turn_id, conversation_id=line.id), run_id=line.run_id, usage=USAGE)
+    whole = replace(whole, cost=0.5)
+    return ObservedRequest(line, True, "Hello", step("step_line"), (), new_request(whole), NOON, "lamella")
 
 
 def admission(subject: str = "file_1@m-1") -> Decision:

@@ -36,11 +36,13 @@ from .examples import (
     entry,
     file,
     found_document,
+    line,
     minutes,
     new_job,
     new_request,
     new_turn,
     notice,
+    observed,
     packet,
     queued_message,
     record,
@@ -138,6 +140,11 @@ BY_ID: dict[str, Call] = {
     "end_request": lambda store, caller: store.requests.end_request(caller, RequestEnd("req_1", USAGE, 1.0)),
     "request": lambda store, caller: store.requests.request(caller, "req_1"),
     "requests": lambda store, caller: store.requests.requests(caller, "turn_1"),
+    "line": lambda store, caller: store.lines.line(caller, "conv_line"),
+    "note_break": lambda store, caller: store.lines.note_break(caller, "conv_line", 5, 0.5),
+    "add_request": lambda store, caller: store.lines.add_request(
+        caller, replace(observed(line("conv_line", "req_more")), is_new=False, begins=None, step=None)
+    ),
     "last_bill": lambda store, caller: store.requests.last_bill(caller, "conv_1", "m-1"),
     "blocks": lambda store, caller: store.requests.blocks(caller, "req_1"),
     "decisions": lambda store, caller: store.conversations.decisions(caller, "conv_1"),
@@ -165,6 +172,8 @@ WITHOUT_ID = {
     "system_prompts",
     "create_conversation",
     "conversations",
+    "candidates",
+    "lines",
     "add_file",
     "files",
     "claim_key",
@@ -209,6 +218,7 @@ async def _fill(store: Store) -> None:
     await store.notices.add_notice(ANN, notice())
     await store.jobs.enqueue(ANN, new_job(), NOON)
     await store.documents.keep_document(ANN, "conv_1", found_document(), 2, NOON)
+    await store.lines.add_request(ANN, observed(line()))
 
 
 @pytest.mark.parametrize("verb", BY_ID)

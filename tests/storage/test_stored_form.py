@@ -74,11 +74,13 @@ from .examples import (
     entry,
     file,
     found_document,
+    line,
     minutes,
     new_job,
     new_request,
     new_turn,
     notice,
+    observed,
     picture,
     queued_message,
     record,
@@ -160,6 +162,7 @@ async def _sessions(store: Store) -> None:
 
 
 async def _work(store: Store) -> None:
+    await store.lines.add_request(ANN, observed(line()))
     await store.queue.queue_message(ANN, queued_message())
     await store.queue.queue_message(ANN, queued_message("queued_2"))
     await store.queue.cancel_queued(ANN, "queued_2")
@@ -224,6 +227,7 @@ async def _records(store: Store) -> dict[str, object]:
     }
     return page | {
         "sessions": await store.sessions.sessions(ANN, "conv_1"),
+        "lines": await store.lines.lines(ANN, ALL),
         "path": await store.turns.path(ANN, "conv_1"),
         "pinned": await store.turns.pinned(ANN, "conv_1"),
         "journal": await store.turns.journal(ANN, "turn_1", 0),

@@ -741,6 +741,34 @@ export interface LeftOutTool {
 export type Lifetime = 'session' | 'step' | 'turn'
 
 /**
+ * A client's conversation, recorded request by request. Its turns are those of the conversation `id`.
+ * `session` is the id by which the client groups its requests. `label` is `conversation`, or what a side call
+ * makes. `breaks` are the requests that did not read what was cached, `lost` and `lost_cost` the tokens and US
+ * dollars of that. `saved` is what the markers that were added here saved.
+ */
+export interface Line {
+  id: string
+  object: 'line'
+  client: string
+  session: string | null
+  dialect: string
+  label: string
+  title: string
+  model: string
+  begun_at: string
+  at: string
+  requests: number
+  turns: number
+  breaks: number
+  lost: number
+  lost_cost: number
+  saved: number
+  usage: UsageBody | null
+  cost: number
+  request_id: string
+}
+
+/**
  * What the login needs: whether accounts are set up, whether a key is needed, and whether setting up needs the
  * first-run token.
  */
@@ -978,7 +1006,7 @@ export interface Notification {
 export type OldResults = 'keep' | 'notice' | 'stub'
 
 /** Who changed a prefix. */
-export type Origin = 'agent' | 'clock' | 'engine' | 'grant' | 'layout' | 'setting' | 'tools' | 'unknown' | 'user'
+export type Origin = 'agent' | 'client' | 'clock' | 'engine' | 'grant' | 'layout' | 'setting' | 'tools' | 'unknown' | 'user'
 
 /** What a stream sends: one of these. */
 export type Packet =
@@ -1953,6 +1981,19 @@ export interface UserPatch {
   name?: string | null
   role?: 'admin' | 'member' | null
   disabled?: boolean | null
+}
+
+/** An error in the words of OpenAI's API. */
+export interface VendorErrorBody {
+  message: string
+  type: string
+  param: string | null
+  code: string | null
+}
+
+/** A failure in the form of OpenAI's API. */
+export interface VendorFailure {
+  error: VendorErrorBody
 }
 
 /**

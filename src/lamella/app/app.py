@@ -372,7 +372,7 @@ async def open_app(
             ),
             clock=clock,
             ids=ids,
-            gateway=GatewayParts(upstreams, recorder, clock),
+            gateway=GatewayParts(upstreams.find, recorder, clock),
         )
 
 

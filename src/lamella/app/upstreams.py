@@ -7,7 +7,7 @@ from dataclasses import replace
 from lamella.app.providers import Providers
 from lamella.core.errors import NotFound
 from lamella.gateway.dialects import Dialect
-from lamella.gateway.relay import Route
+from lamella.gateway.exchange import Route
 from lamella.llm.model_table import ModelTable
 from lamella.llm.upstream import Upstream
 
@@ -34,7 +34,7 @@ class Upstreams:
         self._connections: dict[str, Upstream] = {}
 
     async def find(self, dialect: Dialect, model: str) -> Route:
-        """See `gateway.relay.Routes`."""
+        """Where requests to this model go in this dialect. Raises `NotFound`."""
         provider, providers = _PROVIDERS[dialect], self._providers
         endpoint = await providers.endpoint(provider) if providers is not None else None
         if providers is None or endpoint is None:

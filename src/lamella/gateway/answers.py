@@ -15,7 +15,7 @@ from lamella.agent.container import OpenStep
 from lamella.core.errors import LamellaError, ProviderError
 from lamella.core.json import decode_object, encode
 from lamella.gateway.dialects import Dialect
-from lamella.gateway.relay import MAX_COPY_BYTES, Exchange
+from lamella.gateway.exchange import MAX_COPY_BYTES, Exchange
 from lamella.llm.anthropic import MessagesReader
 from lamella.llm.event_stream import EventDecoder, StreamEvent
 from lamella.llm.failures import MALFORMED, broken, of_status

@@ -37,11 +37,11 @@ from lamella.core.records import (
     StoredMarker,
 )
 from lamella.core.tokens import Usage
+from lamella.gateway.additions import wanted_markers, with_markers
 from lamella.gateway.answers import read_answer
 from lamella.gateway.dialects import ObservedWindow, effort_of, read, salts_of, text_of
-from lamella.gateway.markers import wanted_markers, with_markers
+from lamella.gateway.exchange import Exchange, Recorded
 from lamella.gateway.matching import Match, Relation, answer_digest, label_of, match
-from lamella.gateway.relay import Exchange, Recorded
 from lamella.storage import Store
 
 log = structlog.get_logger()
@@ -72,7 +72,7 @@ class LineRecorder:
         """Exchanges without a record, because too many waited."""
 
     def mark(self, exchange: Exchange, fields: Mapping[str, Json]) -> None:
-        """See `relay.Recorder`."""
+        """Add markers to a body that has none, if they pay."""
         window = read(exchange.dialect, fields)
         keys, facts = _keys(window, exchange, exchange.route.facts.token_factor)
         added = wanted_markers(window, keys, self._ledger, facts)
@@ -80,7 +80,7 @@ class LineRecorder:
             exchange.body, exchange.added = with_markers(exchange.body, window, added), added
 
     def take(self, exchange: Exchange) -> None:
-        """See `relay.Recorder`."""
+        """Record what passed, later; never waits."""
         size = len(exchange.body) + exchange.size
         if self._queue.qsize() >= WAITING or self._bytes + size > WAITING_BYTES:
             self.dropped += 1
@@ -95,7 +95,7 @@ class LineRecorder:
 
     @asynccontextmanager
     async def watch(self, caller: Caller) -> AsyncIterator[AsyncIterator[Recorded]]:
-        """See `relay.Recorder`."""
+        """The records of a user as they are made."""
         queue: asyncio.Queue[Recorded] = asyncio.Queue(WAITING)
         entry = (caller.user_id, queue)
         self._watching.add(entry)
@@ -138,7 +138,7 @@ class LineRecorder:
         if found.line is not None:
             before = await self._store.requests.request(exchange.caller, found.line.request_id)
         observed = await asyncio.to_thread(self._observed, exchange, window, found, before)
-        await self._store.lines.store(exchange.caller, observed)
+        await self._store.lines.add_request(exchange.caller, observed)
         explained = await self._explain(exchange, observed, before)
         recorded = Recorded(observed.line, observed.request.record, found.relation, explained)
         for user_id, queue in self._watching:

@@ -8,130 +8,27 @@ what passed is given to the recorder, which works beside the stream and never ho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
-from lamella.cache.why import Why
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, PayloadTooLarge, ProviderError
 from lamella.core.json import Json, decode_object
-from lamella.core.models import ModelFacts
-from lamella.core.prompt import Marker
-from lamella.core.records import Caller, Line, RequestRecord
-from lamella.gateway.chat_usage import UsageFilter, asks_for_usage, with_usage
+from lamella.core.records import Caller
+from lamella.gateway.additions import UsageFilter, asks_for_usage, with_usage
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.errors import error_body, status_of
-from lamella.gateway.matching import Relation, client_of, session_of
+from lamella.gateway.exchange import MAX_COPY_BYTES, Exchange, Route
+from lamella.gateway.matching import client_of, session_of
+from lamella.gateway.recorder import LineRecorder
 
 MAX_BODY_BYTES = 64_000_000
 """Vendors take 32 MB; a request of a client that is larger is its mistake."""
-
-MAX_COPY_BYTES = 16_000_000
-"""Bytes of an answer that are kept for the record. A longer answer is relayed whole and recorded without its text."""
-
-
-class Reply(Protocol):
-    """An upstream's answer, of any status."""
-
-    @property
-    def status(self) -> int: ...
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-    @property
-    def chunks(self) -> AsyncIterator[bytes]: ...
-
-
-class Connection(Protocol):
-    """The connections to one server."""
-
-    def send(
-        self, path: str, body: bytes, headers: Mapping[str, str], method: str = "POST"
-    ) -> AbstractAsyncContextManager[Reply]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where a request goes: the connection, the path there, our key, the model's name there, and what is known of it.
-
-    `account` names the cache that its requests share.
-    """
-
-    connection: Connection
-    path: str
-    key: str
-    model: str
-    account: str
-    facts: ModelFacts
-
-
-class Routes(Protocol):
-    """The upstreams of a deployment."""
-
-    async def find(self, dialect: Dialect, model: str) -> Route:
-        """Where requests to this model go. Raises `NotFound`."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A request that was stored: its line as it is now, how it stands to the request before, and why it read what it
-    read from the cache.
-    """
-
-    line: Line
-    request: RequestRecord
-    relation: Relation
-    why: Why
-
-
-@dataclass(slots=True)
-class Exchange:
-    """What passed: a request and its answer."""
-
-    caller: Caller
-    dialect: Dialect
-    client: str
-    session: str | None
-    route: Route
-    body: bytes
-    at: datetime
-    added: tuple[Marker, ...] = ()
-    """The markers that were added here."""
-    hides_usage: bool = False
-    """The usage of the stream was asked for here, and is not for the caller."""
-    status: int = 0
-    headers: Mapping[str, str] = field(default_factory=dict)
-    answer: list[bytes] = field(default_factory=list)
-    size: int = 0
-    error: LamellaError | None = None
-    left: bool = False
-    """The client left before the answer was whole."""
-
-
-class Recorder(Protocol):
-    """Takes what passed; never waits."""
-
-    def mark(self, exchange: Exchange, fields: Mapping[str, Json]) -> None:
-        """Add markers to a body that has none, if they pay."""
-        ...
-
-    def take(self, exchange: Exchange) -> None: ...
-
-    async def drain(self) -> None:
-        """Wait until everything that was taken is stored."""
-        ...
-
-    def watch(self, caller: Caller) -> AbstractAsyncContextManager[AsyncIterator[Recorded]]:
-        """The records of a user as they are made."""
-        ...
-
 
 _CONNECTION = frozenset(
     {
@@ -183,7 +80,7 @@ class Gateway:
     async def _exchange(self, request: Request, body: bytes, caller: Caller, parts: GatewayParts) -> Exchange:
         fields = object_of(body)
         model = _model_of(fields)
-        route = await parts.routes.find(self._dialect, model)
+        route = await parts.find(self._dialect, model)
         body = body if route.model == model else with_model(body, route.model)
         agent = request.headers.get("user-agent", "")
         session = session_of(request.headers, fields)
@@ -233,8 +130,9 @@ class Gateway:
 class GatewayParts:
     """What every door of one server shares."""
 
-    routes: Routes
-    recorder: Recorder
+    find: Callable[[Dialect, str], Awaitable[Route]]
+    """Where requests to a model go. Raises `NotFound`."""
+    recorder: LineRecorder
     clock: Clock
     adds_markers: bool = True
     asks_for_usage: bool = True

@@ -11,8 +11,8 @@ from lamella.cache.difference import Cause
 from lamella.core.json import encode
 from lamella.core.packets import UsageBody
 from lamella.core.records import Line
+from lamella.gateway.exchange import Recorded
 from lamella.gateway.matching import Relation
-from lamella.gateway.relay import Recorded
 from lamella.server.objects import AnyObject, ListObject, Moment, Object, listed, usage_of
 from lamella.server.routes.requests import ModelRequestObject, request_object
 from lamella.server.routing import TheApp, TheCaller, ThePage, api_router

@@ -21,6 +21,7 @@ from lamella.core.records import (
 )
 from lamella.core.sessions import Session, SessionCause
 from lamella.core.tokens import Usage
+from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.messages import run_row, step_row, turn_row, user_message_row
 from lamella.storage.conversations.requests import insert_request
 from lamella.storage.conversations.turns import title_of
@@ -68,14 +69,12 @@ class LineRows(Rows):
         return Page(tuple(record(Line, row, usage=usage_of(row)) for row in rows.data), rows.has_more)
 
     @writes
-    def store(self, connection: Connection, caller: Caller, observed: ObservedRequest) -> None:
+    def add_request(self, connection: Connection, caller: Caller, observed: ObservedRequest) -> None:
         """Store a request with its turn and its answer, and the line as it is now."""
         line = observed.line
         if observed.is_new:
             self._begin(connection, caller, observed)
-        session_id = connection.execute(
-            select(conversations.c.session_id).where(*mine(conversations, caller, line.id))
-        ).scalar_one()
+        session_id = find_conversation(connection, caller, line.id).session_id
         if observed.begins is not None:
             _begin_turn(connection, caller, observed, session_id)
         elif observed.results:
@@ -93,6 +92,7 @@ class LineRows(Rows):
     @writes
     def note_break(self, connection: Connection, caller: Caller, line_id: str, lost: int, cost: float) -> None:
         """Count a request that did not read what was cached: `lost` tokens, for `cost` US dollars more."""
+        find_row(connection, lines, caller, line_id, "line")
         this = mine(lines, caller, line_id)
         more = {"breaks": lines.c.breaks + 1, "lost": lines.c.lost + lost, "lost_cost": lines.c.lost_cost + cost}
         connection.execute(update(lines).where(*this).values(**more))

@@ -15,7 +15,9 @@ _FIGURES = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output",
 
 def upgrade() -> None:
     """Apply this revision."""
-    op.add_column("conversations", sa.Column("observed", sa.Boolean(), nullable=False, server_default=sa.text("0")))
+    # The table is made anew, so that its statement reads as that of a new database.
+    with op.batch_alter_table("conversations", recreate="always") as batch_op:
+        batch_op.add_column(sa.Column("observed", sa.Boolean(), nullable=False, server_default=sa.text("0")))
     op.create_table(
         "lines",
         sa.Column("id", sa.String(), nullable=False),
@@ -45,9 +47,7 @@ def upgrade() -> None:
         sa.Column("usage_estimated", sa.Boolean(), nullable=False, server_default=sa.text("0")),
         sa.Column("input_estimated", sa.Boolean(), nullable=False, server_default=sa.text("0")),
         sa.Column("cost", sa.Float(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["id"], ["conversations.id"], name=op.f("fk_lines_id_conversations"), ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["id"], ["conversations.id"], name=op.f("fk_lines_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_lines")),
     )
     for name in ("tip", "session", "at"):

@@ -1,0 +1,70 @@
+"""What passes the gateway: where a request goes, the request with its answer, and the record of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from lamella.cache.why import Why
+from lamella.core.errors import LamellaError
+from lamella.core.models import ModelFacts
+from lamella.core.prompt import Marker
+from lamella.core.records import Caller, Line, RequestRecord
+from lamella.gateway.dialects import Dialect
+from lamella.gateway.matching import Relation
+from lamella.llm.upstream import Upstream
+
+MAX_COPY_BYTES = 16_000_000
+"""Bytes of an answer that are kept for the record. A longer answer is relayed whole and recorded without its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request goes: the connection, the path there, our key, the model's name there, and what is known of it.
+
+    `account` names the cache that its requests share.
+    """
+
+    connection: Upstream
+    path: str
+    key: str
+    model: str
+    account: str
+    facts: ModelFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A request that was stored: its line as it is now, how it stands to the request before, and why it read what it
+    read from the cache.
+    """
+
+    line: Line
+    request: RequestRecord
+    relation: Relation
+    why: Why
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What passed: a request and its answer."""
+
+    caller: Caller
+    dialect: Dialect
+    client: str
+    session: str | None
+    route: Route
+    body: bytes
+    at: datetime
+    added: tuple[Marker, ...] = ()
+    """The markers that were added here."""
+    hides_usage: bool = False
+    """The usage of the stream was asked for here, and is not for the caller."""
+    status: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    answer: list[bytes] = field(default_factory=list)
+    size: int = 0
+    error: LamellaError | None = None
+    left: bool = False
+    """The client left before the answer was whole."""
