@@ -26,7 +26,7 @@ from lamella.storage.conversations.messages import run_row, step_row, turn_row, 
 from lamella.storage.conversations.requests import insert_request
 from lamella.storage.conversations.turns import title_of
 from lamella.storage.database import Rows, reads, writes
-from lamella.storage.rows import Row, find_row, mine, page_rows, record, usage_of, usage_row, values
+from lamella.storage.rows import Row, find_row, owned_by, page_rows, record, usage_of, usage_row, values
 from lamella.storage.tables import conversations, lines, messages, runs, sessions, turns
 
 LOOKED_AT = 30
@@ -87,13 +87,13 @@ class LineRows(Rows):
         if observed.is_new:
             connection.execute(insert(lines), row)
         else:
-            connection.execute(update(lines).where(*mine(lines, caller, line.id)).values(**row))
+            connection.execute(update(lines).where(*owned_by(lines, caller, line.id)).values(**row))
 
     @writes
     def note_break(self, connection: Connection, caller: Caller, line_id: str, lost: int, cost: float) -> None:
         """Count a request that did not read what was cached: `lost` tokens, for `cost` US dollars more."""
         find_row(connection, lines, caller, line_id, "line")
-        this = mine(lines, caller, line_id)
+        this = owned_by(lines, caller, line_id)
         more = {"breaks": lines.c.breaks + 1, "lost": lines.c.lost + lost, "lost_cost": lines.c.lost_cost + cost}
         connection.execute(update(lines).where(*this).values(**more))
 
@@ -122,7 +122,7 @@ class LineRows(Rows):
 def _begin_turn(connection: Connection, caller: Caller, observed: ObservedRequest, session_id: str) -> None:
     line, request, owner = observed.line, observed.request.record, caller.user_id
     head = connection.execute(
-        select(conversations.c.head, conversations.c.head_run_id).where(*mine(conversations, caller, line.id))
+        select(conversations.c.head, conversations.c.head_run_id).where(*owned_by(conversations, caller, line.id))
     ).one()
     run = NewRun(line.run_id, request.model)
     turn = NewTurn(
@@ -142,7 +142,7 @@ def _begin_turn(connection: Connection, caller: Caller, observed: ObservedReques
     connection.execute(insert(messages), {**user_message_row(owner, turn), "session_id": session_id})
     connection.execute(
         update(conversations)
-        .where(*mine(conversations, caller, line.id))
+        .where(*owned_by(conversations, caller, line.id))
         .values(head=turn.id, head_run_id=run.id, updated_at=observed.finished_at)
     )
 
@@ -168,9 +168,9 @@ def _bill(connection: Connection, caller: Caller, observed: ObservedRequest) -> 
     usage = request.usage or Usage()
     status = TurnStatus.FAILED if request.error is not None else TurnStatus.FINISHED
     for table, id in ((turns, observed.line.turn_id), (runs, observed.line.run_id)):
-        row = connection.execute(select(table).where(*mine(table, caller, id))).mappings().one()
+        row = connection.execute(select(table).where(*owned_by(table, caller, id))).mappings().one()
         changed: Row = usage_row(usage_of(row) + usage)
         changed |= {"cost": row["cost"] + (request.cost or 0.0), "status": status, "error": request.error}
         connection.execute(
-            update(table).where(*mine(table, caller, id)).values(finished_at=observed.finished_at, **changed)
+            update(table).where(*owned_by(table, caller, id)).values(finished_at=observed.finished_at, **changed)
         )
