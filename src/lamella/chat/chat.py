@@ -249,6 +249,8 @@ class Chat:
     async def _stored(self, caller: Caller, turn_id: str, after: int) -> AsyncIterator[Batch]:
         turn = await self._services.store.turns.turn(caller, turn_id)
         stored = await self._services.store.turns.journal(caller, turn_id, 0)
+        if not stored:  # they may have expired since the turn was read
+            turn = await self._services.store.turns.turn(caller, turn_id)
         if turn.expired is not None and not stored:
             return one_batch(expired_packets(turn, turn.expired, after))
         waiting = [packet for packet in stored if packet[0] > after]

@@ -49,7 +49,7 @@ from lamella.core.knowledge import DOUBTFUL, ERASE, Shelf
 from lamella.core.records import Caller, NewJob, Page, PageQuery
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.grants import Granting, change_of, find_grants, name_of, standings, write_grant
-from lamella.storage.jobs import enqueue_job
+from lamella.storage.jobs import enqueue_job, forget_jobs
 from lamella.storage.keys import forget_keys
 from lamella.storage.knowledge.documents import forget_shelf
 from lamella.storage.rows import owned_by, page, page_rows, record, values
@@ -57,6 +57,7 @@ from lamella.storage.tables import (
     grant_changes,
     grants,
     group_members,
+    jobs,
     knowledge_bases,
     restricted_told,
     restricted_uses,
@@ -195,6 +196,7 @@ class AccessRows(Rows):
             gone = Granting(grant.subject, grant.name, None, caller.user_id, at)
             write_grant(connection, self._ids, base_id, caller.user_id, gone)
         forget_shelf(connection, self._ids, Shelf(caller.user_id, base_id))
+        forget_jobs(connection, caller, jobs.c.subject == base_id)
         erasing = NewJob(ERASE, base_id, "the base was removed", at)
         enqueue_job(connection, caller, self._ids.new("job"), erasing, at)
         forget_keys(connection, caller, base_id)

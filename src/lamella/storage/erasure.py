@@ -183,9 +183,7 @@ def _erase_turn(connection: Connection, caller: Caller, turn_id: str, base_id: s
         return
     _erase_packets(connection, caller, turn_id, base_id)
     for table, which in ((turns, turns.c.id), (runs, runs.c.turn_id)):
-        failed = (which == turn_id, table.c.owner == caller.user_id, table.c.error.is_not(None))
-        for id, error in connection.execute(select(table.c.id, table.c.error).where(*failed)).all():
-            connection.execute(update(table).where(table.c.id == id).values(error=error_held_back(error)))
+        _erase_errors(connection, table, which == turn_id, table.c.owner == caller.user_id)
     owned = (messages.c.turn_id == turn_id, messages.c.owner == caller.user_id)
     for row in connection.execute(select(messages).where(*owned)).mappings().all():
         changed = _told_without(row, base_id) if row["seq"] == 0 else _step_without(row, base_id)
@@ -193,6 +191,13 @@ def _erase_turn(connection: Connection, caller: Caller, turn_id: str, base_id: s
             connection.execute(update(messages).where(messages.c.id == row["id"]).values(**changed))
             if row["seq"]:
                 forget_source(connection, caller, row["id"])
+
+
+def _erase_errors(connection: Connection, table: Table, *which: ColumnElement[bool]) -> None:
+    """Erase the texts of errors in some rows."""
+    failed = select(table.c.id, table.c.error).where(*which, table.c.error.is_not(None))
+    for id, error in connection.execute(failed).all():
+        connection.execute(update(table).where(table.c.id == id).values(error=error_held_back(error)))
 
 
 def _erase_packets(connection: Connection, caller: Caller, turn_id: str, base_id: str) -> None:
@@ -251,8 +256,9 @@ def _erase_beside(connection: Connection, caller: Caller, conversation_id: str, 
             left = tuple(base for base in row["made_from"] if base != base_id)
             changed_notice = {"text": told.text, "data": told.data, "made_from": left}
             connection.execute(update(notices).where(notices.c.id == row["id"]).values(**changed_notice))
-    failed = (jobs.c.owner == caller.user_id, jobs.c.subject == conversation_id, jobs.c.error.is_not(None))
-    connection.execute(update(jobs).where(*failed).values(error=None))
+    its_sessions = select(sessions.c.id).where(sessions.c.conversation_id == conversation_id)
+    about = or_(jobs.c.subject == conversation_id, jobs.c.subject.in_(its_sessions))
+    _erase_errors(connection, jobs, jobs.c.owner == caller.user_id, about)
 
 
 def _rows_of(connection: Connection, caller: Caller, table: Table, conversation_id: str) -> Sequence[RowMapping]:

@@ -317,7 +317,8 @@ class DocumentRows(Rows):
 
 
 def remove_row(connection: Connection, caller: Caller, document_id: str) -> None:
-    """Remove what is left of a removed document: its row."""
+    """Remove what is left of a removed document: its row, and the job that read it, whose error may quote it."""
+    forget_jobs(connection, caller, (jobs.c.subject == document_id) & (jobs.c.kind == INGEST))
     connection.execute(
         delete(knowledge_documents).where(
             knowledge_documents.c.id == document_id,
