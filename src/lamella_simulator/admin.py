@@ -176,7 +176,7 @@ def shown(record: Record, *, bodies: bool = True) -> dict[str, Any]:
 
 
 def body_of(record: Record) -> Any:
-    """The body as it came, as JSON where it is some."""
+    """The body: JSON if it can be parsed, else the text."""
     try:
         msgspec.json.decode(record.body)
         return msgspec.Raw(record.body)

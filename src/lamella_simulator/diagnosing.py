@@ -61,7 +61,7 @@ def fingerprint(
 
 
 def difference(before: Print, now: Print) -> Difference | None:
-    """What keeps a prompt from continuing the one before; None where it only adds to it."""
+    """The difference that keeps a prompt from continuing the one before. None if it only appends."""
     shared = 0
     for (old, new), total in zip(zip(before.blocks, now.blocks, strict=False), before.sums, strict=False):
         if old != new:

@@ -44,7 +44,7 @@ class Decided:
     draft: Draft
     passes: tuple[Pass, ...]
     counted: Outcome | None = None
-    """What the answer's own counters tell, where that is not the last pass."""
+    """The usage that the answer reports, if it is not that of the last pass."""
     itemised: bool = False
     """The usage tells the passes one by one."""
 

@@ -100,7 +100,7 @@ def decoded(encoded: str) -> Picture | None:
 
 
 def read(data: bytes) -> Picture | None:
-    """Kind and size by the header; None for what is none of the four kinds that both vendors take."""
+    """Kind and size by the header. None if it is not one of the four kinds that both vendors take."""
     found: Picture | None = None
     if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR" and len(data) >= 24:
         found = Picture("image/png", int.from_bytes(data[16:20]), int.from_bytes(data[20:24]))

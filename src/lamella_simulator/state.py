@@ -62,7 +62,7 @@ class Minutes:
             moments.append(Moment(now, 1, tokens))
 
     def spent(self, name: str, now: float) -> tuple[int, int, float]:
-        """Requests and tokens of the last minute, and the time of the first of them (now, where there is none)."""
+        """Requests and tokens of the last minute, and the time of the first of them (now, if there is none)."""
         moments = self._last_minute(name, now)
         requests, tokens = sum(each.requests for each in moments), sum(each.tokens for each in moments)
         return requests, tokens, moments[0].at if moments else now
@@ -82,7 +82,7 @@ class Record:
     """One request as received, and what became of it; `streamed` and `finished` grow while it is answered.
 
     `blocks` is how many the prompt falls into (tools, system blocks, content blocks), `hit` the last of them that was
-    read from the cache, None where none was or tokens are cached without regard to blocks. The tokens are those that
+    read from the cache. None if none was, or if tokens are cached without regard to blocks. The tokens are those that
     are billed, counted alike on every wire; `usage` is what the vendor's answer tells.
     """
 

@@ -13,7 +13,7 @@ from lamella_simulator.state import Record
 
 
 class Encoder(Protocol):
-    """One wire's stream events, as bytes ready for the socket, and the whole answer where nothing streams."""
+    """One wire's stream events, as bytes ready for the socket, and the whole answer if it is not streamed."""
 
     @property
     def usage(self) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class Blocks:
 
 
 def _checked(block: object) -> str:
-    """The text of a block; raises `TypeError` or `UnicodeEncodeError` for what is none."""
+    """The text of a block; raises `TypeError` or `UnicodeEncodeError` if it is not a text."""
     if block is None:
         return ""
     if not isinstance(block, str):

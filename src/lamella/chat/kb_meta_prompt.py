@@ -95,7 +95,7 @@ class KbMetaPrompts:
     async def block(
         self, caller: Caller, conversation_id: str, agent_id: str | None, named: Sequence[str]
     ) -> DynamicBlock:
-        """The block of the bases bound to conversation, agent and message; an empty one where there are none.
+        """The block of the bases bound to conversation, agent and message; empty if there are none.
 
         Bases that the caller may not search are not in it. Raises `NotFound` for a conversation that is not the
         caller's.

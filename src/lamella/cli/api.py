@@ -24,7 +24,7 @@ from lamella.core.errors import ConfigurationError
 from lamella.settings import Settings
 
 ADDRESS_FILE = "server.url"
-"""In the data folder: where the server is that holds it."""
+"""File in the data folder: the address of the server that uses the folder."""
 
 TOKEN_FILE = "first-run.token"
 """In the same folder, readable by its owner only, until accounts are set up: who can open the folder has all of it."""

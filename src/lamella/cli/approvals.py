@@ -73,7 +73,7 @@ class CallQuestions:
         return True
 
     def _forget(self, key: tuple[str, str]) -> None:
-        """Ask for the next one where the first was answered."""
+        """Ask for the next call after the first was answered."""
         was_first = next(iter(self._waiting), None) == key
         if self._waiting.pop(key, None) is not None and was_first:
             self._ask()

@@ -254,7 +254,7 @@ async def _settled(api: Api, path: str) -> Object:
 
 
 def _document(one: Object) -> str:
-    """`doc_… · guide.md · ready · 12 passages`, with the reason where there is one."""
+    """`doc_… · guide.md · ready · 12 passages`, with the reason if there is one."""
     passages = "1 passage" if one["passages"] == 1 else f"{one['passages']} passages"
     if one["embedded"] < one["passages"]:
         passages += f", {one['embedded']} with vectors"

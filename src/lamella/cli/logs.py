@@ -1,4 +1,4 @@
-"""Logs go to stderr, as lines for people on a terminal and as JSON elsewhere; and to a file, where one is set."""
+"""Logs go to stderr, as lines for people on a terminal and as JSON elsewhere; and to a file if one is set."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class ModelFacts:
     `lives` are those that the provider sells for what is marked, the shortest first; of a provider without markers, how
     long it keeps an idle prefix at least.
     `protocol` is the best wire of those that its vendor serves it by, or one that an installed package adds.
-    `diagnoses`: its provider says why a cache was missed, where it is asked.
+    `diagnoses`: its provider says, if asked, why its cache was missed.
     `known` is False for a name that the table does not have: its facts are cautious defaults.
     """
 

@@ -63,7 +63,7 @@ def _opened(data: bytes, media_type: str, limits: ExtractionLimits) -> Image.Ima
     image = Image.open(BytesIO(data), formats=(name,))
     if image.width * image.height > limits.max_pixels:
         raise _too_many_pixels(limits)
-    # A JPEG is decoded at half, a quarter or an eighth of its size where that is enough.
+    # A JPEG is decoded at half, a quarter or an eighth of its size if that is enough.
     image.draft(None, (limits.max_picture_edge, limits.max_picture_edge))
     return image
 

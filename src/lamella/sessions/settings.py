@@ -23,7 +23,7 @@ time.
 class SessionSettings:
     """Sizes in tokens. `huge`: the share of the budget above which even the newest turn is summarised. `look`: after
     how many seconds a waiter for a compaction checks again whether another process ended it.
-    `titles`: whether a model writes titles. `compact_when`: at the threshold alone, or before it, where it pays;
+    `titles`: whether a model writes titles. `compact_when`: at the threshold alone, or before it, if it pays;
     `floor`: below which size not, in `balanced`. None: `economics.floor_of` says it. `by_itself`: whether anything is
     pruned or compacted between turns that nobody asked for; the sizes of what is asked for are the same without."""
 

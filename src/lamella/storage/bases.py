@@ -179,7 +179,7 @@ class AccessRows(Rows):
     def described_from(self, connection: Connection, caller: Caller, base_id: str) -> str | None:
         """The fingerprint of the documents that a model's words about a base were made from, "" for none.
 
-        None where the words are a person's.
+        None if a person wrote the text.
         """
         query = select(bases.c.described_by, bases.c.described_from).where(bases.c.id == base_id)
         own_base(connection, caller, base_id)

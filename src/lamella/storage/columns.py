@@ -54,7 +54,7 @@ class ColumnType(TypeDecorator[Any]):
 
 
 def name_columns(table: Table) -> None:
-    """Tell the types of a table's columns where they stand."""
+    """The types of a table's columns, by their positions."""
     for column in table.c:
         if isinstance(column.type, ColumnType):
             column.type.place = f"{table.name}.{column.name}"

@@ -219,7 +219,7 @@ def _told_without(row: RowMapping, base_id: str) -> Row:
 
 
 def _step_without(row: RowMapping, base_id: str) -> Row:
-    """What changes of a step; nothing where it was not made from the base."""
+    """The changes of a step. Empty if it was not made from the base."""
     step = step_of(row)
     [held] = with_held_back([step], {base_id})
     if held == step:

@@ -293,7 +293,7 @@ class FileRows(Rows):
 
     @reads
     def file_text(self, connection: Connection, caller: Caller, file_id: str) -> str | None:
-        """The extracted text, None when there is none."""
+        """The extracted text. None if there is none."""
         find_file(connection, caller, file_id)
         return _texts(connection, caller, [file_id]).get(file_id)
 

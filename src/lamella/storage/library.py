@@ -168,7 +168,7 @@ LARGEST = 2**31 - 1
 
 
 def version_of(text: str, param: str) -> int:
-    """The version that a client wrote; raises `InvalidRequest` for what is none."""
+    """The version that a client wrote. Raises `InvalidRequest` if it is not a version."""
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST))):
         raise InvalidRequest(
             f"“{text[:40]}” is no version of a system prompt.", hint="Versions are numbers, from 0.", param=param

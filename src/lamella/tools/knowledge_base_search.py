@@ -1,4 +1,4 @@
-"""`knowledge_base_search`: passages of knowledge bases and project files, all of them where they are few.
+"""`knowledge_base_search`: passages of knowledge bases and project files; all of them if there are few.
 
 What it says of itself never changes while a server runs, so it stands in the cached prefix. What may be searched is
 decided anew for each call, from the caller's grants. Of a base that the caller may use and not read it gives what a

@@ -139,7 +139,7 @@ class TurnEngine:
         contexts = await self.loader.load_all(caller, TurnQuery.of(new))
         loaded, setting = contexts[0], contexts[0].setting
         new = replace(new, dynamic=completed(new.dynamic, setting.prompt, setting.around.agent))
-        # A message that can't be sent is refused before it is stored; its files are listed where they do not fit,
+        # A message that can't be sent is refused before it is stored; its files are listed if they do not fit,
         # its pictures can't be.
         pictures = await self._pictures(caller, new)
         first = Turn(new.id, new.message(pictures))

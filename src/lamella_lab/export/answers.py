@@ -1,4 +1,4 @@
-"""Answers as a trace says them: each run's steps with their parts, calls and requests, and where it was stopped."""
+"""Writes answers into a trace: each run's steps with their parts, calls and requests, and where it was stopped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Digests:
         self._number = 0
 
     def of(self, result: ToolResult) -> str | TraceAnswer:
-        """The digest of the next result; of one that may not be read any more there is none."""
+        """The digest of the next result. None if the result may not be read any more."""
         if result.name not in self._names or not result.content.strip():
             return ""
         self._number += 1
@@ -68,7 +68,7 @@ def _by_step(records: Sequence[RequestRecord]) -> list[list[RequestRecord]]:
 
 
 def _named(record: RequestRecord, run: RunRecord, sent: SentRequests) -> TraceSent:
-    """What is known of a request, with its model where that answered in the place of the run's."""
+    """The facts of a request. `model` is set if a fallback answered instead of the run's model."""
     return structs.replace(sent[record.id], model=record.model if record.model != run.model else None)
 
 
@@ -106,7 +106,7 @@ def _call(call: ToolCall, result: ToolResult | None, digests: _Digests) -> Trace
 
 
 def stop_of(run: RunRecord, made: TraceRun) -> TraceStop | None:
-    """Where a run was stopped; None where it was not."""
+    """Where a run was stopped. None if it was not stopped."""
     if run.status not in STOPPED:
         return None
     stop = TraceStop(run=run.index, cause="user" if run.status is TurnStatus.STOPPED else "restart")

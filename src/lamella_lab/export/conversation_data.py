@@ -54,11 +54,11 @@ class ConversationData:
         return sorted(found, key=lambda one: (one.at, one.id))
 
     def kept_around(self, moment: datetime) -> Pinned | None:
-        """What stood around the conversation at a moment; None where that was not kept."""
+        """The conversation's agent and project at a moment. None if they were not stored."""
         return next((pinned for at, pinned in reversed(self.pinned) if at <= moment), None)
 
     def around(self, moment: datetime) -> Pinned:
-        """What stood around the conversation at a moment; where that was not kept, what it has now."""
+        """The conversation's agent and project at a moment. The current ones if those were not stored."""
         return self.kept_around(moment) or Pinned(self.conversation.system_prompt, self.conversation.tools)
 
     def asked_at(self, record: RequestRecord) -> datetime:

@@ -23,7 +23,7 @@ from lamella_lab.trace.parts import TraceFile, TraceFound, TraceTool
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What of a conversation is not carried. `placeholders` stand for names, where names are not carried either."""
+    """What a trace leaves out of its conversation. `placeholders` replace names if names are left out too."""
 
     placeholders: Placeholders | None
     reasons: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ def tools_of(specs: Sequence[ToolSpec], registry: Registry) -> list[TraceTool]:
 
 
 def _schema(text: str) -> dict[str, Any] | str:
-    """A schema as an object where that is the same again, else as its text."""
+    """A schema as an object if that encodes to the same text again, else as its text."""
     schema = dict(decode_object(text))
     return schema if TraceTool("x", input_schema=schema).schema == text and encode_text(schema) == text else text
 

@@ -81,7 +81,7 @@ def marker_of(marker: StoredMarker) -> TraceMarker:
 
 
 def usage_of(usage: Usage | None) -> TraceUsage | None:
-    """A bill; None where nothing was billed, and the provider had not begun to answer."""
+    """A bill. None if nothing was billed and the provider had not begun to answer."""
     if usage is None or usage == Usage():
         return None
     return TraceUsage(

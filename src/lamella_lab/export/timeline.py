@@ -71,7 +71,7 @@ class ReplayDefaults:
     agent: Agent | None = None
     project: PinnedProject | None = None
     place: Place | None = field(default_factory=Place)
-    """None: a replay stands somewhere that only it knows."""
+    """None: the position is known to the replay only."""
 
 
 class Timeline:
@@ -172,7 +172,7 @@ class Timeline:
             yield TraceCommand(at=notice.at, user=f"/{notice.name} {focus}".strip())
 
     def _resumed(self, notice: Notice) -> int | None:
-        """The number of the session that somebody went back to; None where they only looked."""
+        """The number of the session that was resumed. None if sessions were only listed."""
         wanted = notice.data.get("summary_of") or notice.data.get("session_id")
         return next((session.number for session in self._gathered.sessions if session.id == wanted), None)
 
@@ -224,7 +224,7 @@ class Timeline:
         return self._projects[pinned.id, pinned.revision] if pinned is not None else None
 
     def _limits(self, at: datetime, record: RequestRecord) -> Iterator[TraceEntry]:
-        """The budget and the reserved output that a request had, where they are others than a replay has."""
+        """The budget and the reserved output of a request, if they differ from those of a replay."""
         now, facts = self._standing, self._facts[record.model]
         settings: dict[str, int] = {}
         output = output_of(record)

@@ -107,7 +107,7 @@ class ReplayedJobs:
     async def quiet(self, wake: Callable[[], None], is_compacting: Callable[[], bool]) -> None:
         """Come back when all work that is due has been done, but for summaries that are held back.
 
-        A look that began earlier looked at an earlier time, so its answer says nothing of now. And a look that still
+        A look that began earlier looked at an earlier time, so its answer is out of date. And a look that still
         runs may begin a job: if the clock went on without it, the job's lease would end and it would be done twice.
         """
         self.open = True

@@ -42,6 +42,6 @@ async def in_all_layouts(trace: Trace, options: ReplayOptions, environment: Repl
 
 
 def cost_vs_best_layout(cost: float, found: Sequence[LayoutReplay]) -> float | None:
-    """A cost as a multiple of the least that any layout comes to; None where nothing costs anything."""
+    """A cost as a multiple of the cheapest layout's: 1.25 is 25 % more. None if nothing costs anything."""
     least = min(one.report.cost for one in found)
     return cost / least if least else None

@@ -130,7 +130,7 @@ class ReplayedConversation:
             await self.grant(base.id, base.grant)
 
     async def start(self) -> None:
-        """The engine with the settings of now. Its ledger goes on: the provider keeps its cache too."""
+        """The engine with the current settings. It keeps the ledger, because the provider keeps its cache too."""
         await self.close()
         self.jobs.restarted()
         settings = replay_settings(self._settings, self._trace, self._models.facts(self._model))
@@ -250,7 +250,7 @@ class ReplayedConversation:
     # What else a user does
 
     async def command(self, text: str) -> None:
-        """Run a command; raises `InvalidRequest` for what is none, or can't be run."""
+        """Run a command. Raises `InvalidRequest` if it is unknown or can't be run."""
         typed = self.core.chat.sender.read(Message(text=text))
         if not isinstance(typed, TypedCommand):
             raise InvalidRequest(f"“{text}” is no command.", hint="/help lists them; // sends it as text.")

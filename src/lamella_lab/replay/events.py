@@ -72,7 +72,7 @@ class ReplayEvents:
         await self._look_at_job(after)
 
     async def _look_at_job(self, after: int) -> None:
-        """A compaction that did not work out tells nobody where nobody asked for it: its job has the reason."""
+        """A failed automatic compaction shows no notice, so the reason is read from its job."""
         job = await self._jobs.job(self._caller, "compact", self._conversation)
         if job is None or job.error is None or job.status is JobStatus.FINISHED:
             return

@@ -1,4 +1,6 @@
-"""The models of a replay: the real adapters, at the simulator, or at nobody where it is played as it was."""
+"""The models of a replay: the real adapters against the simulator, or without any provider if recorded answers are
+played.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class SentBody:
-    """What went over the wire for a request, and what is known of it where it was made before."""
+    """The body that a request sent, and the facts of the original request if there is one."""
 
     body: bytes
     recorded: TraceSent | None = None
@@ -91,7 +91,7 @@ class PlayedRun:
 
     @property
     def next_model(self) -> str | None:
-        """The model that is to make the next request, where that is not the run's own."""
+        """The model of the next request, if it is not the run's own."""
         return self.asks[self.place].sent.model if self.place < len(self.asks) else None
 
 

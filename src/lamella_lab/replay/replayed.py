@@ -107,7 +107,7 @@ class ReplayedModel:
             playback.spend(script.run, step.ms)
 
     async def _until(self, answer: AsyncIterator[Delta], stop: TraceStop) -> AsyncIterator[Delta]:
-        """The answer up to where it is stopped: so many characters of its text, or all of it but its end."""
+        """The answer up to the stop: so many characters of its text, or all of it without its end."""
         left = stop.after_chars
         async with aclosing(answer) as source:  # type: ignore[type-var]  # every adapter's stream is a generator
             async for delta in source:

@@ -19,7 +19,7 @@ Event = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class PromptRead:
     """What the simulator says of a prompt: the blocks that it falls into, and the last one that was read from the
-    cache; None where nothing was read."""
+    cache. None if nothing was read."""
 
     blocks: int
     hit: int | None
@@ -27,8 +27,8 @@ class PromptRead:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One request of a replay. `body` is what went over the wire, byte for byte; `read` is None where the simulator
-    gave no answer. `recorded` is what is known of the same request where it was made before."""
+    """One request of a replay. `body` is what went over the wire, byte for byte; `read` is None if the simulator
+    gave no answer. `recorded` has the facts of the original request, if there is one."""
 
     number: int
     turn: int

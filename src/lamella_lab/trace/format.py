@@ -133,10 +133,10 @@ class TraceTurn(TraceStruct):
 
     `timezone` overrides the trace's; `layout`, `marker_policy` and `effort` the conversation's. It follows `parent`
     (`ID`, `ID/RUN`, or null for the beginning), or the same answer as the turn that it is an `edit_of`, or asks a turn
-    again (`regenerate`); else it follows where the conversation stands. `sent` is when it was sent, where it waited.
-    `stop` says where it was stopped, `prefer` which run the conversation goes on from. `knowledge` is the text about
-    knowledge bases that its dynamic context needs, `made_from` are the bases of which that says what only full readers
-    may know, `found` is what its tools brought into the conversation.
+    again (`regenerate`); else it follows the current place of the conversation. `sent` is when it was sent, if it
+    waited. `stop` says where it was stopped, `prefer` which run the conversation continues from. `knowledge` is the
+    text about knowledge bases that its dynamic context needs, `made_from` are the bases of which that says what only
+    full readers may know, `found` is what its tools brought into the conversation.
     """
 
     at: datetime
@@ -242,7 +242,7 @@ class RestartChange(TraceStruct, tag_field="do", tag="restart"):
 
 
 class PreferChange(TraceStruct, tag_field="do", tag="prefer"):
-    """The conversation goes on from this answer of a turn; with `latest` from the newest turn after it."""
+    """The conversation continues from this answer of a turn; with `latest` from the newest turn after it."""
 
     at: datetime
     turn: Name
@@ -251,7 +251,7 @@ class PreferChange(TraceStruct, tag_field="do", tag="prefer"):
 
 
 class ResumeChange(TraceStruct, tag_field="do", tag="resume"):
-    """The conversation goes on from an earlier session, by its number from 1."""
+    """The conversation continues from an earlier session. Sessions are numbered from 1."""
 
     at: datetime
     session: Positive

@@ -42,7 +42,7 @@ _OF_THE_DEPLOYMENT = frozenset(
 
 
 def _is_of_the_deployment(name: str) -> bool:
-    """Whether a setting says where a deployment is, with which keys, or what a trace says elsewhere."""
+    """Whether a setting is left out of a trace: addresses, keys, and facts that the trace has elsewhere."""
     field = Settings.model_fields[name]
     kinds = {field.annotation, *get_args(field.annotation)}
     return name in _OF_THE_DEPLOYMENT or name.endswith(("_url", "_provider")) or bool(kinds & {SecretStr, Path})

@@ -147,7 +147,7 @@ def reply(conversation: Conversation) -> Reply:
 
 
 def without_documents(conversation: Conversation) -> str:
-    """What there is to say where no document is open."""
+    """The answer if no document is open."""
     if not has_searched(conversation):
         return wording.INTRODUCTION
     return restricted(conversation) or wording.NOTHING_FOUND
@@ -173,7 +173,7 @@ def lay_out(question: Question, documents: Sequence[Document]) -> Desk:
 
 
 def read_on(conversation: Conversation, desk: Desk, matches: Sequence[Match]) -> Reply | None:
-    """A call of read_file where the tool is offered and what is open does not answer; at most three in a turn."""
+    """A call of read_file, if the tool is offered and the open documents do not answer. At most three in a turn."""
     reads = conversation.reads
     if "read_file" not in conversation.tools or len(reads) >= MOST_READS:
         return None
@@ -293,7 +293,7 @@ ANNOUNCED = "Knowledge bases that can be searched here:"
 
 
 def search(conversation: Conversation, question: Question) -> Reply | None:
-    """A call of the search, once in a turn, where the tool is offered and bases are announced."""
+    """A call of the search, if the tool is offered and bases are announced. Once in a turn."""
     if TOOL not in conversation.tools or question.wish != "answer" or has_searched(conversation):
         return None
     if not any(isinstance(piece, PastMessage) and ANNOUNCED in piece.text for piece in conversation.pieces):
@@ -311,7 +311,7 @@ def has_searched(conversation: Conversation) -> bool:
 
 
 def restricted(conversation: Conversation) -> str:
-    """What the searches of this turn may tell of bases with restricted access; "" where there is none."""
+    """The safe answers about restricted bases that this turn's searches returned. "" if there are none."""
     told = []
     for part in _parts(conversation):
         name = str(part.get("knowledge_base", ""))

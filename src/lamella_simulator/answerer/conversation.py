@@ -17,7 +17,9 @@ DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One entry; `contents` is None where it is only listed. `next_offset` tells that more can be read."""
+    """A document of the window. `contents` is None if it is only listed. `next_offset` is set if there is more to
+    read.
+    """
 
     number: int
     title: str
@@ -33,7 +35,7 @@ class Document:
 
 
 def find_documents(text: str, group: int = 0) -> tuple[Document, ...]:
-    """The documents of one text, in order; none where the text is anything else."""
+    """The documents of one text, in order. Empty if the text has none."""
     if '"documents"' not in text or (start := BEFORE.match(text)) is None:
         return ()
     try:

@@ -96,7 +96,7 @@ class Splitter:
 
 
 def full_width(lines: Sequence[str]) -> int:
-    """How long a filled line is: in text wrapped by a PDF most lines are; 0 where lines are whole paragraphs."""
+    """The length of a full line: in text wrapped by a PDF most lines are full. 0 if lines are whole paragraphs."""
     lengths = [len(line.strip()) for line in lines if len(line.strip()) > 25]
     if len(lengths) < 4:
         return 0

@@ -1,4 +1,4 @@
-"""Fills in what a request is answered with: its script, or where the script says nothing, the answerer."""
+"""Chooses the answer to a request: its script, or the answerer's if the script has none."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _listed(line: re.Match[str]) -> int:
 
 
 def _end(heard: Sequence[PastMessage], count: int) -> int:
-    """Where the question stands that follows so many of them; the end if there is none."""
+    """The position of the question after so many others. The end if there is none."""
     asked = [place for place, piece in enumerate(heard) if piece.role == "user" and SENT.search(piece.text)]
     return asked[count] if 0 < count < len(asked) else len(heard)
 

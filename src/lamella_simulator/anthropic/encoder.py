@@ -67,7 +67,7 @@ class MessageEncoder:
     hide_thinking: bool = False
     """`thinking.display = omitted`: the text stays empty, the signature comes."""
     extras: Json = field(default_factory=dict)
-    """Fields of the message that exist only where they were asked for."""
+    """Fields of the message that exist only if the request asked for them."""
     applied_edits: tuple[Json, ...] | None = None
     iterations: tuple[Json, ...] | None = None
     """The passes of a request that may compact, each with its counters."""

@@ -148,7 +148,7 @@ class MessagesExchange(Exchange[MessagesRequest]):
         return editing.part_of(summary, text, self.settings.seed, on_demand=on_demand), written
 
     def summary(self) -> str:
-        """On demand, the text of a reply is the summary unless the reply names one; by a fault there is none."""
+        """On demand, the text of a reply is the summary, unless the reply names one. A fault has no summary."""
         if self.suffers("compaction_failed"):
             return ""
         scripted = self.call.record.reply is not None and self.reply.summary is None
@@ -157,7 +157,7 @@ class MessagesExchange(Exchange[MessagesRequest]):
         return super().summary()
 
     def after(self, part: Part) -> Prefix:
-        """The prompt that a compacted request goes on with; a failed compaction changes nothing."""
+        """The prompt of a request after its compaction. A failed compaction changes nothing."""
         if not part.text:
             return self.prefix
         kept = [block for block in self.shown if block.level != "messages"]

@@ -37,7 +37,7 @@ def images_in(raw: Json, path: str) -> Iterator[tuple[str, Json]]:
 
 
 def encoded(raw: Json) -> str | None:
-    """The base64 text of an image block; None where the picture lies elsewhere."""
+    """The base64 text of an image block. None if the block has a URL or a file id."""
     source: Any = raw.get("source")
     data = source.get("data") if isinstance(source, dict) and source.get("type") == "base64" else None
     return data if isinstance(data, str) else None
@@ -105,7 +105,7 @@ def picture_tokens(raw: Json, model: Model, pictures: Pictures, settings: Settin
 
 LIVES = {"5m": 300, "1h": 3_600}
 FORCED_TOOL_PROMPT = 120
-"""Tokens that the hidden prompt about tools is longer where one must be called."""
+"""Extra tokens of the hidden tool prompt if a tool must be called."""
 
 
 def marker_of(raw: Json) -> Marker | None:
@@ -118,7 +118,7 @@ def marker_of(raw: Json) -> Marker | None:
 
 
 def text_of(raw: Json) -> str:
-    """What a block's tokens are counted on: its text, or its JSON where it has none."""
+    """The text that a block's tokens are counted on: its own, or its JSON if it has none."""
     match raw.get("type"):
         case "text":
             return str(raw.get("text", ""))

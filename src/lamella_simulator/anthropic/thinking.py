@@ -37,7 +37,7 @@ class Seal(msgspec.Struct, frozen=True):
 
 
 def read_seal(raw: Json, seed: int) -> Seal | None:
-    """The seal of a thinking block, or None where the signature is missing or was not made by this simulator."""
+    """The seal of a thinking block. None if the signature is missing or was not made by this simulator."""
     return unseal(raw.get("signature"), Seal, seed)
 
 
@@ -152,7 +152,7 @@ def fits(seal: Seal, chain: bytes, previous: str, model: Model) -> bool:
 
 
 def tolerated(block: WireBlock, reader: Reader, reported: list[Json]) -> bool:
-    """What a failed prefix check leads to: refused, dropped, or shown all the same where nothing enforces it."""
+    """The result of a failed prefix check: refused, dropped, or shown if nothing enforces it."""
     if not reader.enforces:
         reported.append(entry("thinking_mismatch_allowed", block, "prefix_binding_mismatch"))
         return True

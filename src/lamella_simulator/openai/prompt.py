@@ -48,7 +48,7 @@ class Sealer(ABC, Generic[RequestT]):
 
     @abstractmethod
     def text(self, raw: Json) -> str:
-        """What a block's tokens are counted on: its text, or its JSON where it has none."""
+        """The text that a block's tokens are counted on: its own, or its JSON if it has none."""
 
     @abstractmethod
     def picture(self, raw: Json) -> str | None:

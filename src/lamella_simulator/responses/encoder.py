@@ -59,7 +59,7 @@ class ResponsesEncoder:
     show_summary: bool
     show_encrypted: bool
     extras: Json = field(default_factory=dict)
-    """Fields of the response that exist only where they were asked for."""
+    """Fields of the response that exist only if the request asked for them."""
     _numbers: Iterator[int] = field(default_factory=count)
     _said: dict[int, int] = field(default_factory=dict)
     """Characters streamed of each part."""

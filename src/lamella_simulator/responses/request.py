@@ -62,7 +62,7 @@ class ResponsesRequest(OpenAIRequest, kw_only=True):
 
     @property
     def compact_threshold(self) -> int | None:
-        """Tokens of a prompt from which on it is compacted in line; None where that was not asked for."""
+        """Tokens of a prompt from which it is compacted in line. None if the request did not ask for it."""
         asked = (entry for entry in self.context_management or () if entry.get("type") == "compaction")
         return next((int(entry["compact_threshold"]) for entry in asked), None)
 

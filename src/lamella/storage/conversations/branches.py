@@ -96,7 +96,7 @@ def _latest(connection: Connection, caller: Caller, conversation: Conversation, 
 
 
 class BranchRows(Rows):
-    """The tree of a conversation: its current path, and where it goes on from."""
+    """The tree of a conversation: its current path, and the place where it continues."""
 
     @reads
     def place_of(self, connection: Connection, caller: Caller, conversation_id: str, message_id: str) -> Place:

@@ -124,7 +124,7 @@ class Tree:
         """Without the ways of turns elsewhere into windows that are not this path's.
 
         Such a turn went on from an older place, and what holds there is for this path no newer than what held before:
-        its session goes on here only where it has the window that this path has anyway.
+        its session continues here only if it has the window that this path has anyway.
         """
         standing = self.first
         for stored, for_all in found:
@@ -152,7 +152,7 @@ class Tree:
 
 
 def find_tree(connection: Connection, caller: Caller, conversation_id: str) -> Tree:
-    """The shape of a conversation: read only where it is more than one line."""
+    """The shape of a conversation: read only if it has branches."""
     owned_by = (turns.c.conversation_id == conversation_id, turns.c.owner == caller.user_id)
     query = select(turns.c.id, turns.c.parent_id, turns.c.parent_run_id, turns.c.started_at).where(*owned_by)
     nodes = {id: _Node(Place(parent, run), at) for id, parent, run, at in connection.execute(query).all()}

@@ -78,7 +78,7 @@ def find_documents(connection: Connection, document_ids: Sequence[str]) -> dict[
 
 
 def shelf_number(connection: Connection, shelf: Shelf) -> int | None:
-    """The number of a shelf, None where nothing ever stood on it."""
+    """The number of a shelf. None if it never had a document."""
     query = select(knowledge_shelves.c.number).where(
         knowledge_shelves.c.owner == shelf.owner, knowledge_shelves.c.name == shelf.id
     )

@@ -279,7 +279,7 @@ def _row(owner: str, document_id: str, version: int, position: int, passage: New
 def _take_over(
     connection: Connection, caller: Caller, document_id: str, found: int, entries: Sequence[int], model: str
 ) -> None:
-    """Give new passages the vectors of those that are found, where they are the same word for word."""
+    """Give new passages the vectors of earlier passages with exactly the same text."""
     old, new = knowledge_passages.alias("old"), knowledge_passages.alias("new")
     same = (
         select(
