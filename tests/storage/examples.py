@@ -239,7 +239,7 @@ def observed(line: Line) -> ObservedRequest:
     """The first request of a line."""
     whole = replace(record(line.request_id, line.turn_id, conversation_id=line.id), run_id=line.run_id, usage=USAGE)
     whole = replace(whole, cost=0.5)
-    return ObservedRequest(line, True, "Hello", step("step_line"), (), new_request(whole), NOON, "lamella")
+    return ObservedRequest(line, True, "Hello", "Hello", step("step_line"), (), new_request(whole), NOON, "lamella")
 
 
 def admission(subject: str = "file_1@m-1") -> Decision:

@@ -45,17 +45,23 @@ def inspect_command(
 
 @cli.command("why")
 def why_command(
-    request: Annotated[str, typer.Argument(metavar="REQUEST", help="The id of a request.")],
+    request: Annotated[
+        str | None,
+        typer.Argument(metavar="[REQUEST]", help="The id of a request. Default: the newest of this server's chats."),
+    ] = None,
+    last: Annotated[bool, typer.Option("--last", help="The newest request of a client.")] = False,
     data: DataOption = None,
     key: KeyOption = None,
 ) -> None:
     """Show what a request read from the cache, what it cost, and why not more was read."""
     configure_logs()
-    typer.echo(asyncio.run(_why(read_settings(data=data, key=key), request)))
+    typer.echo(asyncio.run(_why(read_settings(data=data, key=key), request, of_client=last)))
 
 
-async def _why(settings: Settings, request: str) -> str:
+async def _why(settings: Settings, request: str | None, *, of_client: bool) -> str:
     async with open_api(settings) as api:
+        if request is None:
+            request = await (_newest_of_clients if of_client else _newest_request)(api)
         return str((await api.get(f"/requests/{request}/why"))["text"])
 
 
@@ -83,6 +89,14 @@ async def newest(api: Api) -> str:
     if not found:
         raise NotFound("There is no conversation yet.", hint="Begin one with lamella chat.")
     return str(found[0]["id"])
+
+
+async def _newest_of_clients(api: Api) -> str:
+    """The newest request that a client sent; raises `NotFound`."""
+    lines = (await api.get("/lines", limit=WHOLE))["data"]
+    if not lines:
+        raise NotFound("No client has sent anything yet.", hint="Set the base URL of one to this server.")
+    return str(max(lines, key=lambda line: line["at"])["request_id"])
 
 
 async def _newest_request(api: Api) -> str:

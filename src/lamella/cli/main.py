@@ -16,6 +16,7 @@ from lamella.core.errors import LamellaError
 
 NAMES = (
     "chat",
+    "clients",
     "export",
     "groups",
     "inspect",
@@ -29,7 +30,7 @@ NAMES = (
     "vacuum",
 )
 COMMANDS = {name: f"lamella.cli.{name}" for name in NAMES}
-COMMANDS["why"] = COMMANDS["inspect"]
+COMMANDS |= {"why": COMMANDS["inspect"], "tail": COMMANDS["clients"]}
 """Where each command is; only the one that is asked for is loaded, so that the others cost no start time."""
 
 cli = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)

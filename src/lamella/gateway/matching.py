@@ -109,8 +109,8 @@ _CLIENTS = (
     (re.compile(r"opencode/(\S+)"), "opencode"),
     (re.compile(r"aider[/ ](\S+)"), "aider"),
     (re.compile(r"litellm/(\S+)"), "LiteLLM"),
+    (re.compile(r"^ai/(\S+) ai-sdk"), "AI SDK"),
     (re.compile(r"ai-sdk/\S*?/(\S+)"), "AI SDK"),
-    (re.compile(r"ai/(\S+) ai-sdk"), "AI SDK"),
     (re.compile(r"(?:Async)?OpenAI/Python (\S+)"), "openai for Python"),
     (re.compile(r"(?:Async)?OpenAI/JS (\S+)"), "openai for JavaScript"),
     (re.compile(r"(?:Async)?Anthropic/Python (\S+)"), "anthropic for Python"),
@@ -147,6 +147,22 @@ def session_of(headers: Mapping[str, str], body: Mapping[str, Json]) -> str | No
             return str(told["session_id"])[:_LONGEST]
     key = body.get("prompt_cache_key")
     return key[:_LONGEST] if isinstance(key, str) and key else None
+
+
+_TAG = re.compile(r"\s*<([\w:.-]+)[^>]*>")
+
+
+def title_of_message(text: str) -> str:
+    """What a person wrote of a user's message: programs put their own texts before it, in tags."""
+    paragraphs = [one for one in text.split("\n\n") if one.strip()]
+    rest = text
+    while found := _TAG.match(rest):
+        end = rest.find(f"</{found[1]}>")
+        if end < 0 or not rest[end + len(found[1]) + 3 :].strip():
+            rest = rest[found.end() :] if end < 0 else rest[found.end() : end]
+            break
+        rest = rest[end + len(found[1]) + 3 :]
+    return rest.strip() or (paragraphs[-1] if paragraphs else "")
 
 
 # What a side call is for

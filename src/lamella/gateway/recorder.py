@@ -41,7 +41,7 @@ from lamella.gateway.additions import wanted_markers, with_markers
 from lamella.gateway.answers import read_answer
 from lamella.gateway.dialects import ObservedWindow, effort_of, read, salts_of, text_of
 from lamella.gateway.exchange import Exchange, Recorded
-from lamella.gateway.matching import Match, Relation, answer_digest, label_of, match
+from lamella.gateway.matching import Match, Relation, answer_digest, label_of, match, title_of_message
 from lamella.storage import Store
 
 log = structlog.get_logger()
@@ -192,6 +192,7 @@ class LineRecorder:
             line,
             found.line is None,
             begins,
+            title_of_message(begins or ""),
             step,
             results,
             _new_request(record, window, before),

@@ -55,13 +55,14 @@ class ObservedRequest:
     """A request to store on its line, after it was answered.
 
     `line` is the line as it is after this request; `begins` is the user's message if a turn begins with it, None for
-    another step of the newest turn. `step` is the answer, None if nothing came. `results` are those of the calls of the
-    step before. `request` has its bill.
+    another step of the newest turn. `title` is what a new line is called after. `step` is the answer, None if nothing
+    came. `results` are those of the calls of the step before. `request` has its bill.
     """
 
     line: Line
     is_new: bool
     begins: str | None
+    title: str
     step: Step | None
     results: Sequence[ToolResult]
     request: NewRequest

@@ -102,7 +102,7 @@ class LineRows(Rows):
         session = Session(self._ids.new("sess"), line.id, 1, request.at, SessionCause.CREATED)
         conversation = Conversation(
             id=line.id,
-            title=title_of(observed.begins or "") or line.label,
+            title=title_of(observed.title) or line.label,
             model=request.model,
             layout=observed.layout,
             marker_policy="planner",
