@@ -342,6 +342,7 @@ async def test_an_owner_sees_before_sharing_what_is_missing_and_what_is_told(app
     await add(
         app, base, "Hunden løber hurtigt gennem skoven, og katten sover på sofaen hele dagen.", "c.md", LOCAL_OWNER
     )
+    await app.knowledge.restricted.answers.ready()
     found = await client.get(f"/knowledge-bases/{base}/readiness")
     assert (found["second_model"], found["word_lists"], found["documents"]) == (True, True, 3)
     assert (found["languages"], found["unknown_language"]) == ({"en": 2}, ["c.md"])

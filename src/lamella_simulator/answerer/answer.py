@@ -342,6 +342,9 @@ def safe_summary(conversation: Conversation) -> Reply | None:
         return None
     wanted = set(words(asked["question"]))
     fits = any(wanted & set(words(str(passage.get("text", "")))) for passage in asked["passages"])
+    if isinstance(fields := asked.get("fields"), list) and fields:
+        # The first choice is "no", or the like; the second says that there is something.
+        return Reply(text=json.dumps({"choices": [int(fits)] * len(fields), "confidence": 0.8}))
     said = {
         "decision": "answer" if fits else "refuse",
         "reason": "answered" if fits else "not_in_documents",

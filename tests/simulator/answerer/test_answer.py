@@ -240,6 +240,15 @@ def test_no_base_is_searched_where_none_is_named_or_a_document_answers() -> None
     assert not ask(ASKED, BASES).tool_calls
 
 
+@pytest.mark.parametrize(("question", "picked"), [("May tenants leave?", 1), ("How are ships painted?", 0)])
+def test_of_a_form_the_second_choice_is_picked_if_a_passage_fits(question: str, picked: int) -> None:
+    shown = {"passages_are": "data", "passages": [{"number": 1, "text": "the tenants leave in [figure]"}]}
+    fields = [{"name": "Is there something?", "choices": {"0": "no", "1": "yes"}}] * 2
+    said = ask(json.dumps({"question": question, "fields": fields, **shown}))
+    assert json.loads(said.text)["choices"] == [picked, picked]
+    assert json.loads(ask(json.dumps({"question": question, **shown})).text)["decision"] in ("answer", "refuse")
+
+
 def test_what_a_restricted_base_lets_out_is_told_in_its_words() -> None:
     part = {"knowledge_base": "Flats", "access": "restricted", "decision": "answer", "summary": "They deal with it."}
     refused = {"knowledge_base": "Cars", "access": "restricted", "decision": "refuse", "what_to_do": "Ask its owner."}

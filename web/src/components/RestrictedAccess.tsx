@@ -42,9 +42,11 @@ export function RestrictedAccess({ base }: { base: KnowledgeBase }) {
         ))}
       </div>
       {part === 'ready' && <RestrictedReadiness base={base} />}
-      {part === 'level' && <RestrictedLevelForm base={base} />}
+      {/* What was written, and what the second model was asked, stays while another part is looked at. */}
+      <div hidden={part !== 'level'}>
+        <RestrictedLevelForm base={base} />
+      </div>
       {part === 'terms' && <RestrictedTerms base={base} />}
-      {/* What was asked costs the second model's tokens: it stays while another part is looked at. */}
       <div hidden={part !== 'preview'}>
         <RestrictedPreview base={base} />
       </div>
