@@ -210,6 +210,32 @@ async def test_requests_and_titles_of_before_count_as_made_from_the_bases_of_the
     assert titled == [('["kb_found","kb_read"]',), ("[]",)]
 
 
+async def test_notices_of_before_that_may_quote_count_as_made_from_the_bases_of_their_conversation(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "older.db"
+    told = [
+        ("note_1", "command", "resume", "{}"),
+        ("note_2", "command", "status", "{}"),
+        ("note_3", "command", "new", '{"error": {"message": "…"}}'),
+        ("note_4", "not_compacted", "", "{}"),
+        ("note_5", "pruned", "", "{}"),
+    ]
+    noticed = [
+        "INSERT INTO notices (id, owner, conversation_id, kind, name, argument, text, data, at) VALUES "
+        f"('{id}', 'user_ann', 'conv_1', '{kind}', '{name}', '', '', '{data}', '{NOON}')"
+        for id, kind, name, data in told
+    ]
+    read = "UPDATE sessions SET made_from = '[\"kb_read\"]'"
+    await _older(path, BASELINE, CONVERSATION, SESSION, read, *noticed)
+    await migrate(path)
+    with sqlite3.connect(path) as connection:
+        made = dict(connection.execute("SELECT id, made_from FROM notices").fetchall())
+    connection.close()
+    assert {id for id, bases in made.items() if bases == '["kb_read"]'} == {"note_1", "note_3", "note_4"}
+    assert {id for id, bases in made.items() if bases == "[]"} == {"note_2", "note_5"}
+
+
 async def test_a_database_from_before_the_baseline_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "older.db"
     await _older(path, BASELINE, CONVERSATION, "UPDATE alembic_version SET version_num = '0034'")

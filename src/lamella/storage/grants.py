@@ -322,8 +322,8 @@ def closed_turn(connection: Connection, caller: Caller, turn_id: str) -> frozens
 def bases_of_turn(connection: Connection, caller: Caller, turn_id: str) -> frozenset[str]:
     """The bases that a turn was made from: what was answered, found, or read for its answer."""
     its = (messages.c.turn_id == turn_id, messages.c.owner == caller.user_id, messages.c.seq > 0)
-    read = bases_of_requests(connection, caller, turn_id)
-    held = {base for of in read.values() for base in of.window}
+    sent = (requests.c.turn_id == turn_id, requests.c.owner == caller.user_id, requests.c.purpose == "chat")
+    held = {base for of in connection.execute(select(requests.c.made_from).where(*sent)).scalars() for base in of}
     for made_from, results in connection.execute(select(messages.c.made_from, messages.c.results).where(*its)):
         held.update(made_from, *(bases_of(result) for result in results if isinstance(result, ToolResult)))
     return frozenset(held)
