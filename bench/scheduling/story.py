@@ -14,24 +14,30 @@ from typing import Any
 
 import structlog
 
-from lamella.app.core import Core, CoreSettings, build_core, build_services
+from lamella.app.core import Core, build_core, build_services
 from lamella.core.ids import CountingIds
 from lamella.core.ports import OpenModel
 from lamella.core.records import Conversation
+from lamella.core.settings import EngineSettings
 from lamella.core.tokens import Threshold
-from lamella.sessions.settings import SessionSettings
 from lamella.storage.database import Rows
 from lamella.storage.store import Store, open_store
 from lamella.tooling.tool import Registry
-from lamella.turns.loader import EngineSettings
 from scheduling.clients import Client, QueueClient
 from scheduling.database import Disk
 from scheduling.loop import BEGUN, PROCESS, Lanes, LoopClock, ScheduleLoop
 from scheduling.model import PURPOSE, Faults, ScheduledModel, Witness
 from scheduling.plan import ANN, CONVERSATION, FIRST, Plan, Sent, Told
 
-SETTINGS = SessionSettings(keep_recent=400, compaction=Threshold(tokens=1_000))
+SETTINGS = EngineSettings(
+    keep_recent_tokens=400, compaction_threshold=Threshold(tokens=1_000), titles=False, debounce_ms=0
+)
 """Every answer of these conversations is over the threshold; the newest turns stay."""
+
+
+def _headers(_: str, purpose: str, number: int) -> dict[str, str]:
+    return {PURPOSE: purpose}
+
 
 QUIET = 900.0
 """The most seconds that it takes until every job has been tried as often as it may."""
@@ -139,9 +145,8 @@ class Story:
 
     def _core(self, store: Store, lanes: Lanes, faults: Faults) -> Core:
         model = ScheduledModel(lanes, self.told.witness, faults)
-        settings = EngineSettings(headers=lambda _, purpose, number: {PURPOSE: purpose})
-        services = build_services(store, Registry(()), LoopClock(), self._ids)
-        return build_core(services, _Models(model), CoreSettings(settings, SETTINGS), jobs=store.jobs)
+        services = build_services(store, Registry(()), LoopClock(), self._ids, headers=_headers)
+        return build_core(services, _Models(model), SETTINGS, jobs=store.jobs)
 
     async def _first_life(self, lanes: Lanes) -> None:
         async with self._process(lanes, self._plan.faults) as core:
@@ -244,11 +249,10 @@ async def _fill(story: Story, lanes: Lanes) -> None:
         updated_at=BEGUN,
     )
     await store.conversations.create_conversation(ANN, conversation)
-    services = build_services(store, Registry(()), LoopClock(), story._ids)
+    services = build_services(store, Registry(()), LoopClock(), story._ids, headers=_headers)
     model = ScheduledModel(lanes, story.told.witness, Faults())
-    settings = EngineSettings(headers=lambda _, purpose, number: {PURPOSE: purpose})
-    quiet = SessionSettings(compaction=Threshold(share=1.0))
-    core = build_core(services, _Models(model), CoreSettings(settings, quiet), jobs=store.jobs)
+    quiet = EngineSettings(compaction_threshold=Threshold(share=1.0), titles=False, debounce_ms=0)
+    core = build_core(services, _Models(model), quiet, jobs=store.jobs)
     await core.chat.start()
     client = Client(story, core, lanes, 0)
     for _ in range(FIRST):

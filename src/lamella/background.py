@@ -27,6 +27,9 @@ LEASE_SECONDS = 90.0
 IDLE_SECONDS = 20.0
 """How often a worker polls for jobs that are due again, or left by another process."""
 
+LOOK_SECONDS = 1.0
+"""How often a wait for a job looks whether another process has ended it."""
+
 MOST = 4
 """Jobs of one kind at once, so that a slow kind does not block others."""
 
@@ -87,8 +90,8 @@ class Worker:
         self._woken.set()
         return stored
 
-    async def ended(self, job: Job, look: float) -> None:
-        """Come back when a job neither runs nor is about to; looks every `look` seconds if another process does it."""
+    async def ended(self, job: Job) -> None:
+        """Come back when a job neither runs nor is about to; looks again and again if another process does it."""
         while True:
             here = [task for task, held in self._doing.items() if held.id == job.id]
             if here:
@@ -98,7 +101,7 @@ class Worker:
                 return
             if now.status is JobStatus.WAITING and now.due_at > self._clock.now():
                 return
-            await asyncio.sleep(look)
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def job(self, caller: Caller, kind: str, subject: str) -> Job | None:
         """The newest job of a kind for a subject, as it is now."""

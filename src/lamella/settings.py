@@ -1,7 +1,8 @@
-"""Every setting, read here and nowhere else; `docs/reference/settings.md` lists them.
+"""Reads every setting, from the environment and a file; `docs/reference/settings.md` lists them.
 
-One object holds them all. A value is looked for in what the command line gave, then in the environment, then in the
-file `lamella.toml` of the data folder. It is the default if it is in none of them. The file:
+One object holds them all: those of a deployment are declared here, those that the engine reads in `core/settings.py`.
+A value is looked for in what the command line gave, then in the environment, then in the file `lamella.toml` of the
+data folder. It is the default if it is in none of them. The file:
 
     context_budget = "120k"
 
@@ -16,23 +17,20 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import (
     AliasChoices,
-    BeforeValidator,
     Field,
     SecretStr,
     ValidationError,
-    WithJsonSchema,
     field_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from lamella.core.errors import ConfigurationError, InvalidRequest
-from lamella.core.models import EFFORT_CHOICES, OFF, effort_named
-from lamella.core.tokens import Threshold, tokens_written
+from lamella.core.errors import ConfigurationError
+from lamella.core.settings import EngineSettings
 
 PREFIX, OLD_PREFIX = "LAMELLA_", "LIS_"
 
@@ -71,19 +69,7 @@ def header_lines(text: str) -> dict[str, str]:
     return found
 
 
-Tokens = Annotated[int, BeforeValidator(lambda value: tokens_written(value) if isinstance(value, str) else value)]
-"""Tokens, as people write them."""
-
-Limit = Annotated[
-    Threshold,
-    NoDecode,
-    BeforeValidator(lambda value: Threshold.of(str(value)) if isinstance(value, str | int) else value),
-    WithJsonSchema({"type": "string"}),
-]
-"""A share of the budget, or tokens."""
-
-
-class Settings(BaseSettings):
+class Settings(EngineSettings, BaseSettings):
     """Sizes in tokens unless they say bytes: `120000`, `120_000` or `120k`."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", populate_by_name=True)
@@ -119,14 +105,6 @@ class Settings(BaseSettings):
             header_lines(value.get_secret_value())
         return value
 
-    @field_validator("thinking_effort", mode="before")
-    @classmethod
-    def _is_an_effort(cls, value: object) -> str:
-        try:
-            return effort_named(str(value))
-        except InvalidRequest:
-            raise ValueError(f"it is none of {EFFORT_CHOICES}") from None
-
     @field_validator(
         "anthropic_base_url", "openai_base_url", "compaction_base_url", "embedding_base_url", "restricted_base_url"
     )
@@ -150,9 +128,6 @@ class Settings(BaseSettings):
     model: str | None = Field(None, description="The default model. Unset: chosen by the API key that is set.")
     models: Path | None = Field(
         None, description="A JSON file of models. Its prices, windows and cache rules override the shipped table."
-    )
-    fallback_model: str | None = Field(
-        None, description="The model that answers a turn if its own model fails before the answer begins."
     )
     anthropic_api_key: SecretStr | None = Field(
         None, validation_alias=_shared("ANTHROPIC_API_KEY"), description="API key for Anthropic."
@@ -185,48 +160,8 @@ class Settings(BaseSettings):
         description="The protocol for OpenAI's models. Unset: `responses` at OpenAI, `chat` elsewhere.",
     )
     key: SecretStr | None = Field(None, description="The key that the terminal sends to a server with accounts.")
-    context_budget: Tokens | None = Field(
-        None, ge=1000, description="The largest prompt, in tokens. Unset: the model's window minus the reserved output."
-    )
-    max_output: Tokens = Field(16_000, ge=16, description="The longest answer, in tokens.")
-    thinking_effort: str = Field(
-        OFF,
-        description="How much the model thinks: off, low (1024), medium (4096), high (16384) or a number of tokens. "
-        "Agents, conversations and messages can override it.",
-    )
     marker_policy: Literal["planner", "seed", "auto_tail", "off"] | None = Field(
         None, description="Who places the cache markers in new conversations. Unset: the layout's own policy."
-    )
-    cache_enabled: bool = Field(
-        True, description="Set cache markers. If false, providers that cache automatically still do."
-    )
-    cache_diagnostics: bool = Field(
-        True,
-        description="Ask vendors that can say why their cache was missed. The request then has their id of the answer "
-        "before.",
-    )
-    cache_ttl: Literal["5m", "1h"] | None = Field(
-        None,
-        description="Lifetime of marked content at Anthropic. Unset: the planner chooses, other policies use 5m. At "
-        "OpenAI it is always 30 minutes.",
-    )
-    keep_recent_tokens: Tokens = Field(
-        4_000, ge=0, description="Tokens of the newest messages that a compaction keeps word for word."
-    )
-    compaction_threshold: Limit = Field(
-        Threshold(share=0.8),
-        description="Size of the last prompt above which a window is compacted: a share of the budget, or tokens.",
-    )
-    compaction_when: Literal["full", "balanced", "pays"] = Field(
-        "balanced",
-        description="When a window is compacted automatically: `full` (above the threshold), `balanced` (also if the "
-        "model's prices make it pay, but not below the floor) or `pays` (whenever it pays: the cheapest, but detail "
-        "is lost early). Layout lis uses the threshold only.",
-    )
-    compaction_floor: Limit | None = Field(
-        None,
-        description="With `balanced`, the size below which no window is compacted automatically: a share of the "
-        "budget, or tokens. Unset: 40% of the budget, 100k at most.",
     )
     compaction_model: str | None = Field(
         None, description="The model that writes summaries. Unset: the conversation's own."
@@ -241,41 +176,6 @@ class Settings(BaseSettings):
         description="Which model writes a summary: the one above (`configured`), or the cheaper one of it and the "
         "conversation's own (`cheapest`).",
     )
-    titles: bool = Field(
-        True,
-        description="Let a model write the titles of conversations: the model for summaries, else the conversation's "
-        "own. If false, and in the demonstration, a title is the first words.",
-    )
-    compaction_notify: bool = Field(True, description="Tell users about automatic pruning and compaction.")
-    tool_prune_when: Literal["full", "pays"] = Field(
-        "pays",
-        description="When old tool results are pruned automatically: `full` (above the threshold) or `pays` (also if "
-        "the model's prices make it pay). Layout lis uses the threshold only.",
-    )
-    tool_prune_threshold: Tokens | None = Field(
-        None,
-        ge=0,
-        description="Tokens of tool results above which they are pruned. Unset: 8000 with `full`, no limit with "
-        "`pays`.",
-    )
-    tool_keep_threshold: Tokens = Field(
-        2_000, ge=0, description="Tokens of the newest tool results that pruning keeps."
-    )
-    tool_summarization_policy: Literal["auto", "keep_all", "keep_none"] = Field(
-        "auto", description="Which old tool results stay until a compaction: as each tool says (`auto`), all, or none."
-    )
-    resume_token_budget: Limit = Field(
-        Threshold(share=0.7),
-        description="The largest session that is resumed in full: a share of the budget, or tokens.",
-    )
-    debounce_ms: int | None = Field(
-        None,
-        ge=0,
-        le=60_000,
-        description="Milliseconds that a message waits for more before it is answered. Unset: 0, but 3000 for "
-        "messages that come during an answer.",
-    )
-    queue_limit: int = Field(50, ge=1, le=1_000, description="Messages that may wait in one conversation.")
     recall: Literal["conversation", "user", "off"] = Field(
         "conversation",
         description="What the model can search with its tools: its conversation, all conversations of the user, or "
@@ -352,14 +252,6 @@ class Settings(BaseSettings):
         gt=0,
         description="Seconds that a provider of dynamic context may take. After that the message is not sent.",
     )
-    dynamic_context_form: Literal["pays", "kept", "late"] = Field(
-        "pays",
-        description="Place of dynamic context in layout lamella: `kept` after its question, `late` (last in each "
-        "request), or `pays` (decided by price for each session). Models that bind thinking use `kept`.",
-    )
-    step_limit: int = Field(
-        12, ge=1, le=100, description="Steps of one turn: requests to its model, without repeated ones."
-    )
     open_url: bool = Field(False, description="Let models open web pages, in new conversations.")
     open_url_allow: str = Field(
         "", description="Private addresses or networks that `open_url` may open too, such as `10.1.2.0/24`."
@@ -367,20 +259,7 @@ class Settings(BaseSettings):
     mcp_servers: Path | None = Field(
         None, description="A JSON file of MCP servers (`mcpServers`), whose tools models can call."
     )
-    reminder: str | None = Field(None, description="A text that stands last in every request.")
     max_upload_bytes: int = Field(50_000_000, ge=1, description="The largest upload, in bytes.")
-    keep_packets_days: int | None = Field(
-        None,
-        ge=1,
-        le=36_500,
-        description="Days that the packets of a turn are kept after its end. Its messages stay. Unset: for good.",
-    )
-    keep_requests_days: int | None = Field(
-        None,
-        ge=1,
-        le=36_500,
-        description="Days that the body of a request is kept. Its figures and fingerprints stay. Unset: for good.",
-    )
     provider_timeout: float = Field(
         120.0,
         gt=0,

@@ -21,11 +21,11 @@ from lamella.core.ids import CountingIds
 from lamella.core.json import decode_object
 from lamella.core.messages import TurnStatus
 from lamella.core.records import AgentAndProject, Caller, Conversation, NewRun, NewTurn
+from lamella.core.settings import EngineSettings
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.storage.store import Store, open_store
 from lamella.tooling.tool import Registry
 from lamella.turns.journal import Journal, MemoryBus
-from lamella.turns.loader import EngineSettings
 from lamella.turns.turn import TurnEngine
 
 pytestmark = pytest.mark.anyio

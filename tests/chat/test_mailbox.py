@@ -17,6 +17,7 @@ from lamella.core.clock import SystemClock
 from lamella.core.ids import CountingIds
 from lamella.core.packets import TurnFinished, decode_packet
 from lamella.core.records import AgentAndProject, Caller, Conversation, QueuedMessage
+from lamella.core.settings import EngineSettings
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.storage.conversations.queue import QueueRows
 from lamella.storage.conversations.turns import TurnRows
@@ -83,7 +84,7 @@ async def test_a_turn_that_ends_while_its_reader_is_checked_is_read_whole(tmp_pa
         turns.gate, store.turns, answering = Gate(), turns, Gate()
         services = build_services(store, Registry(()), SystemClock(), CountingIds())
         models = ScriptedModels(ScriptedModel([[answering, *saying("Hi.")]]))
-        core = build_core(services, models, jobs=store.jobs)
+        core = build_core(services, models, EngineSettings(titles=False), jobs=store.jobs)
         await core.chat.start()
         await store.conversations.create_conversation(ANN, CONVERSATION)
         turn_id = await core.chat.sender.begin(ANN, "conv_1", Message("Hello?"))

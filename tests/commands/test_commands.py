@@ -435,6 +435,18 @@ async def test_a_pruning_after_a_turn_is_told_in_layout_lis_alone(tmp_path: Path
         assert told["text"].startswith("🔧 Tool outputs pruned (")
 
 
+async def test_nothing_is_pruned_between_turns_if_it_is_not_automatic(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    settings = {"tool_prune_threshold": 100, "tool_keep_threshold": 0, "compaction_automatic": False}
+    async with opened(tmp_path, model, **settings) as (app, client, conversation):
+        await reading(client, conversation, model)
+        model.then(saying("Yes."))
+        await client.send(conversation, "Go on?")
+        stored = await app.store.conversations.decisions(LOCAL_OWNER, conversation)
+        assert DecisionKind.PRUNE not in [one.decision.kind for one in stored]
+        assert (await command(client, conversation, "/prune"))["answer"].startswith("🔧 Tool outputs pruned (")
+
+
 async def test_abort_stops_the_answer_that_runs_and_others_wait(tmp_path: Path) -> None:
     model, gate = ScriptedModel(), Gate()
     async with opened(tmp_path, model) as (_, client, conversation):

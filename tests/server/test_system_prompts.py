@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lamella.app.app import App, shipped_system_prompt
+from lamella.app.app import App
+from lamella.context.system_prompt import STATIC_SECTIONS, static_text
 from lamella.llm.scripted import FACTS, ScriptedModel, saying
 from lamella.server.testing import Object, ServerClient
 
@@ -33,7 +34,7 @@ async def test_the_one_that_ships_is_version_0(client: ServerClient) -> None:
         True,
         None,
     )
-    assert shipped["text"] == shipped_system_prompt()
+    assert shipped["text"] == static_text(STATIC_SECTIONS)
     assert await client.get("/system-prompts/0") == shipped
     assert (await client.get("/system-prompts"))["data"] == [shipped]
 
@@ -42,7 +43,7 @@ async def test_versions_are_written_and_gone_back_to(client: ServerClient) -> No
     first = await client.post("/system-prompts", {"text": "Be brief.", "note": "shorter"})
     assert (first["version"], first["text"], first["note"], first["shipped"]) == (1, "Be brief.", "shorter", False)
     assert first["created_at"]
-    back = await client.post("/system-prompts", {"text": shipped_system_prompt()})
+    back = await client.post("/system-prompts", {"text": static_text(STATIC_SECTIONS)})
     assert (back["version"], back["shipped"]) == (2, True)
     assert await client.get("/system-prompts/current") == back
     assert await client.get("/system-prompts/1") == first

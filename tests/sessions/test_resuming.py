@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
-from lamella.app.core import CoreSettings, build_core, build_services
+from lamella.app.core import build_core, build_services
 from lamella.core.clock import SystemClock
 from lamella.core.errors import ProviderUnreachable
 from lamella.core.ids import RandomIds
+from lamella.core.settings import EngineSettings
 from lamella.core.tokens import Threshold
 from lamella.llm.scripted import Gate, ScriptedModels, saying
 from lamella.server.testing import ServerClient
-from lamella.sessions.settings import SessionSettings
 from lamella.storage.store import Store
 from lamella.tooling.tool import Registry
 
@@ -102,8 +102,8 @@ async def test_a_summary_that_takes_too_long_is_not_waited_for(tmp_path: Path) -
         store, clock = app.store, SystemClock()
         assert isinstance(store, Store)
         services = build_services(store, Registry(()), clock, RandomIds(clock))
-        hasty = SessionSettings(resume=Threshold(tokens=5_000), patience=0.1)
-        sessions = build_core(services, ScriptedModels(model), CoreSettings(sessions=hasty), jobs=store.jobs).sessions
+        hasty = EngineSettings(resume_token_budget=Threshold(tokens=5_000), resume_timeout=0.1)
+        sessions = build_core(services, ScriptedModels(model), hasty, jobs=store.jobs).sessions
         model.then([gate, *saying("# Facts\n- Too late.")])
         opened = await asyncio.wait_for(sessions.resume(LOCAL_OWNER, conversation, first, why="/resume 1"), 10)
         assert opened.id == first

@@ -19,8 +19,7 @@ from lamella.core.tokens import Threshold, Usage
 from lamella.llm.scripted import FACTS, Gate, ScriptedModel, saying
 from lamella.server.testing import Object, ServerClient
 from lamella.sessions.compaction import Compacted
-from lamella.sessions.settings import SummariserChoice
-from lamella.sessions.summariser import WAY_OUT, other_summariser
+from lamella.sessions.summariser import WAY_OUT, SummariserChoice, other_summariser
 
 from .test_compaction import SUMMARY, compact, talking, texts
 

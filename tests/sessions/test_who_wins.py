@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from lamella.app.app import LOCAL_OWNER
-from lamella.app.core import CoreSettings, build_core, build_services
+from lamella.app.core import build_core, build_services
 from lamella.commands.parse import TypedCommand
 from lamella.core.clock import SystemClock
 from lamella.core.errors import StoreFailed
 from lamella.core.ids import RandomIds
 from lamella.core.records import Caller, Job
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep
+from lamella.core.settings import EngineSettings
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.sessions import Sessions
-from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted
 from lamella.storage.conversations.conversations import ConversationRows
 from lamella.storage.conversations.sessions import SessionRows
@@ -84,8 +84,8 @@ async def test_a_summary_that_can_not_be_committed_is_paid_for_all_the_same(tmp_
     async with await open_store(tmp_path / "lamella.db") as store:
         store.sessions = Unwritable(store.database, store.ids)
         services = build_services(store, Registry(()), clock, RandomIds(clock))
-        settings = SessionSettings(keep_recent=1_200)
-        core = build_core(services, ScriptedModels(model), CoreSettings(sessions=settings), jobs=store.jobs)
+        settings = EngineSettings(keep_recent_tokens=1_200)
+        core = build_core(services, ScriptedModels(model), settings, jobs=store.jobs)
         core.sessions.start()
         asked = core.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for")
         assert isinstance(await asyncio.wait_for(asked, 10), NotCompacted)
@@ -134,8 +134,7 @@ async def test_a_compaction_that_another_process_does_is_heard_of(tmp_path: Path
         store, clock = app.store, SystemClock()
         assert isinstance(store, Store)
         services = build_services(store, Registry(()), clock, RandomIds(clock))
-        quick = SessionSettings(look=0.05)
-        other = build_core(services, ScriptedModels(model), CoreSettings(sessions=quick), jobs=store.jobs).sessions
+        other = build_core(services, ScriptedModels(model), jobs=store.jobs).sessions
         model.then([gate, *saying(SUMMARY)])
         here = app.sessions.compact(LOCAL_OWNER, conversation, who="user_local", why="asked for")
         await asyncio.wait_for(gate.reached.wait(), 10)

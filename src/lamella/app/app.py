@@ -15,11 +15,10 @@ from pathlib import Path
 import structlog
 
 from lamella.app.accounts import LOCAL_IDENTITY, Accounts
-from lamella.app.auxiliary_models import restricted_of, second_of, word_lists
-from lamella.app.base_descriptions import describer
+from lamella.app.auxiliary_models import ServedModels, served_models
 from lamella.app.bases import Bases
 from lamella.app.conversations import Conversations, NewConversation
-from lamella.app.core import CoreSettings, build_core, build_services
+from lamella.app.core import Core, build_core, build_services
 from lamella.app.embedding import embedder_of
 from lamella.app.extensions import registered_blocks, registered_layouts, registered_tools, registered_wires
 from lamella.app.idempotency import IdempotentCreation
@@ -50,7 +49,6 @@ from lamella.gateway.recorder import recording
 from lamella.gateway.relay import GatewayParts
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.file_uploads import FileUploads
-from lamella.llm.model_table import ModelTable
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.recall.tools import ReadMessage, SearchConversation
 from lamella.sessions.sessions import Sessions
@@ -66,7 +64,7 @@ from lamella.tools.mcp.config import read_servers
 from lamella.tools.mcp.servers import McpServers
 from lamella.tools.open_url import Fetcher, FetchLimits, OpenUrl
 from lamella.tools.read_file import ReadFile
-from lamella.turns.loader import EngineSettings, RequestHeaders, no_headers
+from lamella.turns.services import RequestHeaders, no_headers
 
 SHIPPED_TOOLS: tuple[Tool, ...] = (ReadFile(),)
 """The tools that need no store; replays have them."""
@@ -158,11 +156,6 @@ LOCAL_OWNER = Caller(LOCAL_USER)
 """On loopback without accounts everything belongs to the one person at this machine."""
 
 
-def shipped_system_prompt() -> str:
-    """The system prompt that comes with the package."""
-    return static_text(STATIC_SECTIONS)
-
-
 @dataclass(frozen=True, slots=True)
 class App:
     """A whole backend over a data folder, used by the server's routes and by applications that embed it.
@@ -172,7 +165,6 @@ class App:
     """
 
     settings: Settings
-    engine_settings: EngineSettings
     store: Store
     chat: Chat
     sessions: Sessions
@@ -283,97 +275,125 @@ async def open_app(
     registered_wires()  # one that can't be used is told at the start
     tables = by_name(*LAYOUTS.values(), *layouts, *registered_layouts())
     configs = read_servers(settings.mcp_servers, environment())
+    mcp = McpServers(configs)
+    more_tools = (*more_tools, *registered_tools(), *web_tools(settings))
     async with AsyncExitStack() as stack:
         stack.enter_context(_locked_folder(settings.data))
         clock = clock or SystemClock()
-        own = RandomIds(clock)
-        store = await stack.enter_async_context(await open_store(database_path(settings.data), ids or own))
-        own.follow(*await store.turns.newest_ids())
-        ids = ids or own
-        await store.jobs.release(clock.now())  # the folder is locked: who held these jobs has ended
-        table = ModelTable.read(settings.models)
-        models = models or Providers(settings, table, store.access.protected)
-        stack.push_async_callback(models.close)
-        _check_settings(models, settings)
-        parts = CoreSettings.of(settings, tables, headers, demonstration=models.is_demonstration)
-        embedder = embedder_of(settings)
-        recall = Recall(store, store.recall, embedder, store.jobs, clock)
-        uploads = FileStore(settings.data / "files")
-        restricted = restricted_of(settings, models, table)
-        if restricted is not None:
-            stack.push_async_callback(restricted.close)
-        second = second_of(settings, models, table)
-        if second is not None:
-            stack.push_async_callback(second.close)
-        describes = settings.knowledge_summaries and not models.is_demonstration
-        describing = describer(models, second) if describes else None
-        knowledge = knowledge_of(settings, store, uploads, embedder, restricted, clock, ids, describing, word_lists())
-        offered = shipped_tools(store, recall, knowledge, settings) if tools is None else tools
-        mcp = McpServers(configs)
-        registry = Registry(
-            (*offered, *more_tools, *registered_tools(), *web_tools(settings)), (mcp,) if configs else ()
-        )
+        store, ids = await _opened_store(stack, settings, clock, ids)
+        served = await stack.enter_async_context(served_models(settings, models, store.access.protected))
+        _check_settings(served.main, settings)
         ledger = await stack.enter_async_context(kept_ledger(SqlCacheEntries(store.database), clock))
-        services = build_services(store, registry, clock, ids, ledger)
-        contexts = DynamicContexts(store, blocks, KbMetaPrompts(knowledge.store, knowledge.access, knowledge.metadata))
-        core = build_core(
-            services, models, parts, jobs=store.jobs, summary_model=second, recall=recall, contexts=contexts
-        )
-        once = IdempotentCreation(store, clock)
-        library = Library(
-            store=store,
-            models=models,
-            registry=services.registry,
-            layouts=tables,
-            settings=parts.engine,
-            counter=services.counter,
-            shipped=shipped_system_prompt(),
-            once=once,
-            clock=clock,
-            ids=ids,
-            files_held=knowledge.ingestion.wake,
-        )
-        await uploads.sweep(await store.files.file_ids())
-        extractor = ProcessExtractor(ExtractionLimits(max_bytes=settings.max_upload_bytes))
+        own = _Own(settings, tables, blocks, headers, tools, more_tools, mcp, bool(configs))
+        gateway = await _gateway(stack, store, served, ledger, clock, ids)
+        app = _wired(own, store, served, ledger, gateway, clock, ids)
+        await app.uploads.sweep(await store.files.file_ids())
         await stack.enter_async_context(mcp.open())
-        await core.chat.start()
-        stack.push_async_callback(core.chat.close)
-        upstreams = Upstreams(models if isinstance(models, Providers) else None, table)
-        stack.push_async_callback(upstreams.close)
-        recorder = await stack.enter_async_context(recording(store, ledger, clock, ids))
-        removal = RetentionJob(store, parts.sessions.keeps, clock)
-        await stack.enter_async_context(_background(knowledge, models, store, clock, removal))
-        yield App(
-            settings=settings,
-            engine_settings=parts.engine,
-            store=store,
-            chat=core.chat,
-            sessions=core.sessions,
-            recall=recall,
-            models=models,
-            intake=FileUploads(store, uploads, extractor, clock, ids, settings.max_upload_bytes),
-            uploads=uploads,
-            registry=services.registry,
-            mcp=mcp,
-            layouts=tables,
-            library=library,
-            knowledge=knowledge,
-            conversations=Conversations(store, library, settings.marker_policy, once, clock, ids),
-            accounts=Accounts(store.directory, clock, ids),
-            access=store.access,
-            bases=Bases(
-                store.access,
-                once,
-                clock,
-                ids,
-                knowledge.ingestion.wake,
-                knowledge.restricted.answers.missing,
-                knowledge.terms.changed,
-            ),
-            clock=clock,
-            ids=ids,
-            gateway=GatewayParts(upstreams.find, recorder, clock),
-        )
+        await app.chat.start()
+        stack.push_async_callback(app.chat.close)
+        removal = RetentionJob(store, settings.retention, clock)
+        await stack.enter_async_context(_background(app.knowledge, served.main, store, clock, removal))
+        yield app
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What a deployment brings: its settings, and what it adds to what ships."""
+
+    settings: Settings
+    layouts: Mapping[str, Layout]
+    blocks: Blocks
+    headers: RequestHeaders
+    tools: Sequence[Tool] | None
+    more_tools: Sequence[Tool]
+    mcp: McpServers
+    configured_mcp: bool
+
+
+async def _opened_store(stack: AsyncExitStack, settings: Settings, clock: Clock, ids: Ids | None) -> tuple[Store, Ids]:
+    """The store over the locked folder, and the source of ids: `ids`, or one that continues after the stored ones."""
+    own = RandomIds(clock)
+    store = await stack.enter_async_context(await open_store(database_path(settings.data), ids or own))
+    own.follow(*await store.turns.newest_ids())
+    await store.jobs.release(clock.now())  # the folder is locked: who held these jobs has ended
+    return store, ids or own
+
+
+async def _gateway(
+    stack: AsyncExitStack, store: Store, served: ServedModels, ledger: Ledger, clock: Clock, ids: Ids
+) -> GatewayParts:
+    """The parts of the gateway: the providers' servers, and the recorder of its requests."""
+    upstreams = Upstreams(served.main if isinstance(served.main, Providers) else None, served.table)
+    stack.push_async_callback(upstreams.close)
+    return GatewayParts(upstreams.find, await stack.enter_async_context(recording(store, ledger, clock, ids)), clock)
+
+
+def _wired(
+    own: _Own, store: Store, served: ServedModels, ledger: Ledger, gateway: GatewayParts, clock: Clock, ids: Ids
+) -> App:
+    """The parts of the app, put together. Nothing runs yet."""
+    settings, models, embedder = own.settings, served.main, embedder_of(own.settings)
+    recall = Recall(store, store.recall, embedder, store.jobs, clock)
+    uploads = FileStore(settings.data / "files")
+    knowledge = knowledge_of(settings, store, uploads, embedder, served, clock, ids)
+    core = _core(own, store, served, ledger, recall, knowledge, clock, ids)
+    registry, once, wake = core.services.registry, IdempotentCreation(store, clock), knowledge.ingestion.wake
+    shipped = static_text(STATIC_SECTIONS)
+    library = Library(
+        store, models, registry, own.layouts, settings, core.services.counter, shipped, once, clock, ids, wake
+    )
+    extractor = ProcessExtractor(ExtractionLimits(max_bytes=settings.max_upload_bytes))
+    unready = knowledge.restricted.answers.missing
+    return App(
+        settings=settings,
+        store=store,
+        chat=core.chat,
+        sessions=core.sessions,
+        recall=recall,
+        models=models,
+        intake=FileUploads(store, uploads, extractor, clock, ids, settings.max_upload_bytes),
+        uploads=uploads,
+        registry=registry,
+        mcp=own.mcp,
+        layouts=own.layouts,
+        library=library,
+        knowledge=knowledge,
+        conversations=Conversations(store, library, settings.marker_policy, once, clock, ids),
+        accounts=Accounts(store.directory, clock, ids),
+        access=store.access,
+        bases=Bases(store.access, once, clock, ids, wake, unready, knowledge.terms.changed),
+        clock=clock,
+        ids=ids,
+        gateway=gateway,
+    )
+
+
+def _core(
+    own: _Own,
+    store: Store,
+    served: ServedModels,
+    ledger: Ledger,
+    recall: Recall,
+    knowledge: Knowledge,
+    clock: Clock,
+    ids: Ids,
+) -> Core:
+    """The engine with the deployment's tools and blocks. The demonstration writes no titles."""
+    offered = shipped_tools(store, recall, knowledge, own.settings) if own.tools is None else own.tools
+    registry = Registry((*offered, *own.more_tools), (own.mcp,) if own.configured_mcp else ())
+    services = build_services(store, registry, clock, ids, ledger, own.headers)
+    contexts = DynamicContexts(store, own.blocks, KbMetaPrompts(knowledge.store, knowledge.access, knowledge.metadata))
+    titles = own.settings.titles and not served.main.is_demonstration
+    return build_core(
+        services,
+        served.main,
+        own.settings.model_copy(update={"titles": titles}),
+        jobs=store.jobs,
+        layouts=own.layouts,
+        summary_model=served.second,
+        recall=recall,
+        contexts=contexts,
+    )
 
 
 def _locked_folder(data: Path) -> FolderLock:

@@ -9,14 +9,24 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from pydantic import SecretStr
 
 from lamella.agent.request import side_prompt
 from lamella.agent.side import SideAnswer, ask
-from lamella.app.providers import NO_KEY, Endpoint, Models, adapter, endpoints, usual_url, vendor_of
+from lamella.app.providers import (
+    NO_KEY,
+    Endpoint,
+    Models,
+    Providers,
+    adapter,
+    endpoints,
+    usual_url,
+    vendor_of,
+)
 from lamella.core.errors import ConfigurationError, ProviderError
 from lamella.core.messages import StopReason
 from lamella.core.models import ModelFacts
@@ -25,7 +35,8 @@ from lamella.core.prompt import Sampling
 from lamella.guard.lexicon import Lexicon
 from lamella.knowledge.restricted.safe_answers import ModelReply
 from lamella.llm.model_table import ModelTable
-from lamella.sessions.settings import SummariserChoice
+from lamella.llm.retry import ProtectedBases
+from lamella.sessions.summariser import SummariserChoice
 from lamella.settings import Settings
 
 
@@ -98,23 +109,11 @@ def own_endpoint(settings: Settings, model: AuxiliaryModel) -> Endpoint | None:
     return Endpoint(provider, url, key, settings.provider_timeout, settings.provider_retries, headers=headers)
 
 
-def second_of(settings: Settings, models: Models, table: ModelTable) -> SummaryModel | None:
-    """The summaries' model; None if none is configured. Raises `ConfigurationError` for an incomplete configuration."""
-    own = compaction_model(settings)
-    endpoint = own_endpoint(settings, own)
-    if own.name is None:
-        return None
-    return SummaryModel(own.name, endpoint, models, table, settings.compaction_choice)
+class _OwnModel:
+    """A model at an endpoint of its own, or one of the deployment's models."""
 
-
-class SummaryModel:
-    """A `SummaryModelSource`: at an endpoint of its own, or one of the deployment's models."""
-
-    def __init__(
-        self, name: str, endpoint: Endpoint | None, models: Models, table: ModelTable, choice: SummariserChoice
-    ) -> None:
-        self.choice: SummariserChoice = choice
-        self._name = name
+    def __init__(self, name: str, endpoint: Endpoint | None, models: Models, table: ModelTable) -> None:
+        self.name = name
         self._endpoint = endpoint
         self._models = models
         self._table = table
@@ -122,29 +121,50 @@ class SummaryModel:
         self._adapter: ChatModel | None = None
 
     def facts(self) -> ModelFacts:
-        """See `SummaryModelSource.facts`."""
+        """The facts of the model."""
         if self._endpoint is None:
-            return self._models.facts(self._name)
-        return self._table.facts(self._name, self._endpoint.provider)
+            return self._models.facts(self.name)
+        return self._table.facts(self.name, self._endpoint.provider)
 
     async def open(self) -> OpenModel:
-        """See `SummaryModelSource.open`."""
-        endpoint = self._endpoint
-        if endpoint is None:
-            return await self._models.open(self._name)
+        """Open the model. Raises a `LamellaError` if it can't be reached."""
+        return await self._own(self._endpoint) if self._endpoint is not None else await self._models.open(self.name)
+
+    async def open_silent(self) -> OpenModel:
+        """As `open`, with a model that logs neither requests nor answers."""
+        if self._endpoint is not None:
+            return await self._own(self._endpoint)
+        return await self._models.open_silent(self.name)
+
+    async def _own(self, endpoint: Endpoint) -> OpenModel:
         async with self._opening:
             if self._adapter is None:
                 self._adapter = await adapter(self.facts(), endpoint)
             return OpenModel(self._adapter, endpoint.account)
 
-    async def open_silent(self) -> OpenModel:
-        """As `open`, with a model that logs neither requests nor answers."""
-        return await self._models.open_silent(self._name) if self._endpoint is None else await self.open()
-
     async def close(self) -> None:
         """Let its connections go."""
         if self._adapter is not None:
             await self._adapter.close()
+
+
+class SummaryModel(_OwnModel):
+    """A `SummaryModelSource`."""
+
+    def __init__(
+        self, name: str, endpoint: Endpoint | None, models: Models, table: ModelTable, choice: SummariserChoice
+    ) -> None:
+        super().__init__(name, endpoint, models, table)
+        self.choice = choice
+
+
+def second_of(settings: Settings, models: Models, table: ModelTable) -> SummaryModel | None:
+    """The summaries' model; None if none is configured. Raises `ConfigurationError` for an incomplete configuration."""
+    own = compaction_model(settings)
+    endpoint = own_endpoint(settings, own)
+    if own.name is None:
+        return None
+    return SummaryModel(own.name, endpoint, models, table, settings.compaction_choice)
 
 
 MAX_OUTPUT = 4_096
@@ -176,23 +196,16 @@ def _lexicons() -> Mapping[str, Lexicon]:
     return found
 
 
-class RestrictedModel:
-    """A `MaskedModel`: at an endpoint of its own, or one of the deployment's models."""
+class RestrictedModel(_OwnModel):
+    """A `MaskedModel`. `retries`: how often a busy provider is asked again."""
 
-    def __init__(
-        self, name: str, endpoint: Endpoint | None, models: Models, table: ModelTable, retries: int = 0
-    ) -> None:
-        self.name = name
-        self._endpoint = endpoint
-        self._models = models
-        self._table = table
+    def __init__(self, name: str, endpoint: Endpoint | None, models: Models, table: ModelTable, retries: int) -> None:
+        super().__init__(name, endpoint, models, table)
         self._retries = retries
-        self._opening = asyncio.Lock()
-        self._adapter: ChatModel | None = None
 
     async def ask(self, prompt: str, material: str) -> ModelReply:
         """See `MaskedModel.ask`. The request is recorded nowhere: its body is protected text."""
-        model = (await self._open()).model
+        model = (await self.open_silent()).model
         sampling = Sampling(min(MAX_OUTPUT, model.facts.max_output))
         made = await asyncio.to_thread(side_prompt, model.facts.name, prompt, material, sampling)
         request = model.request(made, model.wire(made).blocks, ())
@@ -206,19 +219,34 @@ class RestrictedModel:
         whole = answer.stop_reason is StopReason.END_TURN and not answer.called_tools
         return ModelReply(answer.text, whole, answer.usage)
 
-    async def _open(self) -> OpenModel:
-        endpoint = self._endpoint
-        if endpoint is None:
-            return await self._models.open_silent(self.name)
-        async with self._opening:
-            if self._adapter is None:
-                self._adapter = await adapter(self._table.facts(self.name, endpoint.provider), endpoint)
-            return OpenModel(self._adapter, endpoint.account)
 
-    async def close(self) -> None:
-        """Let its connections go."""
-        if self._adapter is not None:
-            await self._adapter.close()
+@dataclass(frozen=True, slots=True)
+class ServedModels:
+    """All models of a deployment: of conversations, of summaries, and of restricted knowledge bases."""
+
+    main: Models
+    second: SummaryModel | None
+    restricted: RestrictedModel | None
+    table: ModelTable
+
+
+@asynccontextmanager
+async def served_models(
+    settings: Settings, models: Models | None, protected: ProtectedBases
+) -> AsyncIterator[ServedModels]:
+    """The models of the settings, closed when the block ends; `models` instead of the settings' for conversations.
+
+    Raises `ConfigurationError` for an incomplete configuration.
+    """
+    table = ModelTable.read(settings.models)
+    async with AsyncExitStack() as stack:
+        main = models or Providers(settings, table, protected)
+        stack.push_async_callback(main.close)
+        served = ServedModels(main, second_of(settings, main, table), restricted_of(settings, main, table), table)
+        for one in (served.second, served.restricted):
+            if one is not None:
+                stack.push_async_callback(one.close)
+        yield served
 
 
 def _may_pass_later(answer: SideAnswer) -> bool:

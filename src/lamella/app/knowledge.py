@@ -6,11 +6,12 @@ the message that the caller may read, and the files of the project.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from lamella.app.base_descriptions import BaseDescriptions, OpenDescriber
+from lamella.app.auxiliary_models import ServedModels, word_lists
+from lamella.app.base_descriptions import BaseDescriptions, describer
 from lamella.core.access import BaseContent, GrantLevel, KnowledgeBase, RestrictedReader, RestrictedUse
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied, ToolFailed
@@ -18,7 +19,6 @@ from lamella.core.ids import Ids
 from lamella.core.knowledge import Document, KnowledgeFound, Searcher, Shelf, ShelfTotals, StoredPassage
 from lamella.core.ports import Embedder
 from lamella.core.records import Caller, Page, PageQuery
-from lamella.guard.lexicon import Lexicon
 from lamella.knowledge.bound_bases import bound_bases
 from lamella.knowledge.document_reader import DocumentReader
 from lamella.knowledge.document_uploads import DocumentUploads
@@ -29,7 +29,7 @@ from lamella.knowledge.restricted.disclosed import DisclosedPassage, DisclosedPa
 from lamella.knowledge.restricted.material import Chunk
 from lamella.knowledge.restricted.metadata import SafeMetadataSource
 from lamella.knowledge.restricted.readiness import Readiness, ReadinessCheck
-from lamella.knowledge.restricted.safe_answers import Answered, MaskedModel, SafeAnswers, SafeSettings
+from lamella.knowledge.restricted.safe_answers import Answered, SafeAnswers, SafeSettings
 from lamella.knowledge.restricted.searching import DailyLimits, RestrictedBase, RestrictedQuestion, RestrictedSearch
 from lamella.knowledge.restricted.summary import SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
@@ -357,23 +357,19 @@ def knowledge_of(
     store: Store,
     uploads: FileStore,
     embedder: Embedder,
-    masked_model: MaskedModel | None,
+    served: ServedModels,
     clock: Clock,
     ids: Ids,
-    describing: OpenDescriber | None = None,
-    lexicons: Callable[[], Mapping[str, Lexicon]] | None = None,
 ) -> Knowledge:
-    """The documents of a server. Without a `masked_model` model or `lexicons` restricted bases give no answers. Without
-    a `describing` model bases get no descriptions.
-    """
-    documents = store.knowledge
+    """The documents of a server. Without a restricted model or word lists, restricted bases give no answers."""
+    documents, lexicons = store.knowledge, word_lists()
     limits = ExtractionLimits(max_bytes=settings.max_upload_bytes, seconds=READING_SECONDS)
-    extractor = ProcessExtractor(limits, children=1)
-    making = IngestionTools(DocumentReader(store.files, uploads, extractor), embedder)
-    descriptions = (
-        BaseDescriptions(store.access, documents, store.jobs, describing, clock) if describing is not None else None
-    )
+    making = IngestionTools(DocumentReader(store.files, uploads, ProcessExtractor(limits, children=1)), embedder)
     terms = BaseTerms(documents, store.access, store.jobs, clock, lexicons)
+    descriptions = None
+    if settings.knowledge_summaries and not served.main.is_demonstration:
+        describing = describer(served.main, served.second)
+        descriptions = BaseDescriptions(store.access, documents, store.jobs, describing, clock)
 
     async def changed(shelf: Shelf) -> None:
         await terms.changed(shelf)
@@ -381,33 +377,29 @@ def knowledge_of(
             await descriptions.changed(shelf)
 
     ingestion = Ingestion(documents, making, uploads, store.jobs, clock, changed, store.erasure)
-    deposits = DocumentUploads(documents, uploads, ingestion.wake, clock, ids, settings.max_upload_bytes)
     searching = KnowledgeSearch(documents, embedder)
-    answers = SafeAnswers(
-        masked_model,
-        SafeSettings(
-            seconds=settings.restricted_timeout,
-            at_once=settings.restricted_at_once,
-            confidence=settings.restricted_confidence,
-            logs_requests=settings.log_llm_requests,
-        ),
-        lexicons,
-    )
+    answers = SafeAnswers(served.restricted, _safe_settings(settings), lexicons)
     daily = DailyLimits(settings.restricted_answers_per_day, settings.restricted_short_answers_per_day)
-    restricted = RestrictedSearch(store.access, documents, searching, answers, terms, store.access, clock, daily)
     metadata = SafeMetadataSource(documents, searching, terms, lexicons)
-    ready = ReadinessCheck(documents, metadata, terms, lexicons, answers.missing, masked_model is not None)
-    disclosed = DisclosedPassages(documents, store.access, terms, lexicons)
     return Knowledge(
-        store.access,
-        documents,
-        ingestion,
-        deposits,
-        searching,
-        restricted,
-        metadata,
-        ready,
-        disclosed,
-        terms,
-        descriptions,
+        access=store.access,
+        store=documents,
+        ingestion=ingestion,
+        deposits=DocumentUploads(documents, uploads, ingestion.wake, clock, ids, settings.max_upload_bytes),
+        searching=searching,
+        restricted=RestrictedSearch(store.access, documents, searching, answers, terms, store.access, clock, daily),
+        metadata=metadata,
+        ready=ReadinessCheck(documents, metadata, terms, lexicons, answers.missing, served.restricted is not None),
+        disclosures=DisclosedPassages(documents, store.access, terms, lexicons),
+        terms=terms,
+        descriptions=descriptions,
+    )
+
+
+def _safe_settings(settings: Settings) -> SafeSettings:
+    return SafeSettings(
+        seconds=settings.restricted_timeout,
+        at_once=settings.restricted_at_once,
+        confidence=settings.restricted_confidence,
+        logs_requests=settings.log_llm_requests,
     )

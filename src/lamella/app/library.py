@@ -31,11 +31,11 @@ from lamella.core.messages import Attachment, Image, Turn, UserMessage
 from lamella.core.models import ModelFacts, effort_named
 from lamella.core.prompt import Sampling, ToolSpec
 from lamella.core.records import Caller, File, Page, PageQuery, ProjectContent, StoredAgent, StoredProject, SystemPrompt
+from lamella.core.settings import EngineSettings
 from lamella.core.tokens import TokenCounter
 from lamella.storage import Store
 from lamella.tooling.tool import Registry
 from lamella.turns.effective_settings import layout_named
-from lamella.turns.loader import EngineSettings
 
 QUESTION = "?"
 NO_TEXT = "it has no text that could be read"

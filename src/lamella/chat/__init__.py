@@ -2,7 +2,7 @@
 
 from lamella.chat.chat import CLOSE_SECONDS, Chat
 from lamella.chat.mailbox import IncomingMessage, Mailbox
-from lamella.chat.message import AT_ONCE, Message, OutgoingMessage, QueueSettings, WaitPolicy
+from lamella.chat.message import AT_ONCE, Message, OutgoingMessage, WaitPolicy
 from lamella.chat.packets import Queued
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "Mailbox",
     "Message",
     "OutgoingMessage",
-    "QueueSettings",
     "Queued",
     "WaitPolicy",
 ]

@@ -12,7 +12,6 @@ from contextlib import suppress
 from lamella.chat.command_runner import CommandRunner
 from lamella.chat.dynamic_context import DynamicContexts
 from lamella.chat.mailbox import Mailboxes
-from lamella.chat.message import QueueSettings
 from lamella.chat.packets import Queued, command_answer, ends, expired_packets, missing_end, one_batch
 from lamella.chat.queue import Queue
 from lamella.chat.queue_worker import QueueWorker
@@ -30,6 +29,7 @@ from lamella.core.records import (
     QueuedMessage,
     can_go_on,
 )
+from lamella.core.settings import EngineSettings
 from lamella.sessions.sessions import Sessions
 from lamella.tooling.tool import Verdict
 from lamella.turns.journal import Journal
@@ -54,7 +54,7 @@ class Chat:
         journal: Journal,
         bus: StreamBus,
         sessions: Sessions,
-        settings: QueueSettings,
+        settings: EngineSettings,
         contexts: DynamicContexts | None = None,
     ) -> None:
         self._engine = engine
@@ -69,7 +69,7 @@ class Chat:
         )
         self.commands = Commands(reach)
         self._keeper = QueueWorker(self._turns, services, self.commands)
-        self.queue = Queue(self._keeper, services, self._mailboxes, self.commands, settings.limit)
+        self.queue = Queue(self._keeper, services, self._mailboxes, self.commands, settings.queue_limit)
         self.orders = CommandRunner(self.commands, self._turns, services, self._mailboxes, self.queue)
         self.sender = Sender(
             engine,

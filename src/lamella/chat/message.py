@@ -13,6 +13,7 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.json import JsonObject
 from lamella.core.models import effort_named
 from lamella.core.records import UNCHANGED, Choices, Unchanged
+from lamella.core.settings import EngineSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,25 +157,23 @@ class OutgoingMessage:
         return cls(message, AT_ONCE, is_literal=True, kb_meta_prompt=request.kb_meta_prompt)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSettings:
-    """`debounce`: seconds that a message waits for more while no turn runs. `joining`: the same while it has to wait
-    anyway. `limit`: the most messages in a conversation's queue.
+JOINING = 3_000
+"""Milliseconds in which messages during an answer are joined, if no debounce is set."""
+
+
+def debounce_of(settings: EngineSettings, wait: WaitPolicy) -> float:
+    """The seconds that a message waits for more while no turn runs. One that is not to wait for its turn does not wait
+    for others either.
     """
+    if not wait.queue:
+        return 0
+    return (settings.debounce_ms or 0) / 1000 if wait.debounce is None else wait.debounce
 
-    debounce: float = 0.0
-    joining: float = 0.0
-    limit: int = 50
 
-    def debounce_of(self, wait: WaitPolicy) -> float:
-        """Seconds; a message that is not to wait for its turn does not wait for others either."""
-        if not wait.queue:
-            return 0
-        return self.debounce if wait.debounce is None else wait.debounce
-
-    def joining_of(self, wait: WaitPolicy) -> float:
-        """The seconds in which a queued message is joined by later ones."""
-        return max(self.debounce, self.joining) if wait.debounce is None else wait.debounce
+def joining_of(settings: EngineSettings, wait: WaitPolicy) -> float:
+    """The seconds in which a queued message, which has to wait anyway, is joined by later ones."""
+    own = JOINING if settings.debounce_ms is None else settings.debounce_ms
+    return own / 1000 if wait.debounce is None else wait.debounce
 
 
 def read_message(message: Message, usages: Mapping[str, str]) -> Message | TypedCommand:

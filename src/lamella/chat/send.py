@@ -40,9 +40,10 @@ from lamella.chat.message import (
     PATIENT,
     Message,
     OutgoingMessage,
-    QueueSettings,
     WaitPolicy,
     checked,
+    debounce_of,
+    joining_of,
     local,
     read_message,
 )
@@ -58,6 +59,7 @@ from lamella.core.agents import joined
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound
 from lamella.core.json import digest, encode
 from lamella.core.records import UNCHANGED, Caller, Conversation, NewRun, NewTurn, Notice, Place, QueuedMessage
+from lamella.core.settings import EngineSettings
 from lamella.turns.admission import Preview
 from lamella.turns.services import Services
 from lamella.turns.turn import TurnEngine
@@ -92,7 +94,7 @@ class Sender:
         queue: Queue,
         orders: CommandRunner,
         commands: Commands,
-        settings: QueueSettings,
+        settings: EngineSettings,
     ) -> None:
         self._engine = engine
         self._services = services
@@ -220,7 +222,7 @@ class Sender:
         """Begin the turn if the conversation is free, else queue the message. If nothing is stored, the key stays
         free.
         """
-        at_once = self._settings.debounce_of(sent.patience) == 0
+        at_once = debounce_of(self._settings, sent.patience) == 0
         try:
             if at_once and await self._mailboxes.takes_floor(box, sent.caller, new.conversation_id):
                 box.beginning = sent.arrival.turn_id = new.id
@@ -246,7 +248,7 @@ class Sender:
         caller, message = sent.caller, sent.message
         setting = await self._engine.check(caller, new)
         stopped = sent.arrival.stopped
-        joining = 0.0 if stopped else self._settings.joining_of(sent.patience)
+        joining = 0.0 if stopped else joining_of(self._settings, sent.patience)
         words = QueuedContent(
             due=self._services.clock.now() + timedelta(seconds=joining),
             stopped=stopped,

@@ -269,13 +269,7 @@ class _Talk:
                     mine = packet.turn_id
                     self._printed.add(mine)
                     self._running.add(mine)
-                await self._asking.hear(packet)
-                if self._json:
-                    sys.stdout.write(encode_packet(packet).decode() + "\n")
-                else:
-                    for next_one in order.next(packet):
-                        await shown.show(next_one, api)
-                sys.stdout.flush()
+                await self._print(packet, shown, order, api)
         finally:
             self._running.discard(mine)
             self._streams -= 1
@@ -283,6 +277,16 @@ class _Talk:
             if self._streams == 0:
                 asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
         return 1 if shown.failed else 0
+
+    async def _print(self, packet: AnyPacket, shown: _Shown, order: _InOrder, api: Api) -> None:
+        """Print what a packet says, or the packet itself with `--json`."""
+        await self._asking.hear(packet)
+        if self._json:
+            sys.stdout.write(encode_packet(packet).decode() + "\n")
+        else:
+            for next_one in order.next(packet):
+                await shown.show(next_one, api)
+        sys.stdout.flush()
 
     def _stop_all(self, api: Api, conversation: str) -> None:
         """Stop what runs, and what was sent and has not been heard of yet."""

@@ -49,7 +49,7 @@ class Status:
             next_line(ahead.next),
             f"Cost of the conversation: ${totals.cost:.4f}{_PARTLY if totals.estimated else ''}",
         ]
-        keeps = self._context.sessions.settings.keeps
+        keeps = self._context.sessions.settings.retention
         expired = await self._context.store.retention.expired(call.caller, call.conversation.id)
         lines += retention_lines(keeps, expired)
         if now.caution is not None:

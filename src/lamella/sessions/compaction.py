@@ -34,8 +34,8 @@ from lamella.core.messages import Turn, TurnStatus
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import Caller, Job, StoredDecision
 from lamella.core.sessions import Session, SessionCause, SessionStep, SessionSummary, summaries_in_window
+from lamella.core.settings import EngineSettings
 from lamella.sessions.carried_summaries import ChainRoom, carried_on, chain_room
-from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted, Summariser, SummarySource
 from lamella.sessions.summary import longest_in
 from lamella.sessions.summary_check import forms_used
@@ -163,6 +163,10 @@ class _Plan:
         return first[0].id if first else None
 
 
+HUGE = 0.25
+"""The share of the budget above which even the newest turn is summarised."""
+
+
 class Compactor:
     """Compacts conversations in the background."""
 
@@ -170,7 +174,7 @@ class Compactor:
         self,
         loader: TurnLoader,
         services: Services,
-        settings: SessionSettings,
+        settings: EngineSettings,
         summariser: Summariser,
         trigger: Trigger,
     ) -> None:
@@ -241,8 +245,8 @@ class Compactor:
         room = _room_for_turns(usable(context), whole.report.local - sum(local), coming)
         calibration = loaded.run.calibration
         sizes = [int(size * calibration) for size in local]
-        most, huge = int(room * calibration), int(loaded.run.most * self._settings.huge)
-        kept = turns_kept(sizes, min(self._settings.keep_recent, most), min(huge, most))
+        most, huge = int(room * calibration), int(loaded.run.most * HUGE)
+        kept = turns_kept(sizes, min(self._settings.keep_recent_tokens, most), min(huge, most))
         if kept == len(turns):
             return NotCompacted("all of it is recent", code="recent", hint=ALL_RECENT)
         cut = len(turns) - kept
@@ -250,12 +254,12 @@ class Compactor:
 
     def _chain(self, plan: _Plan) -> ChainRoom:
         """The room for all summaries after this compaction."""
-        threshold = self._settings.compaction.in_tokens(plan.loaded.run.most)
-        return chain_room(threshold, plan.before if self._settings.compact_when == "pays" else None)
+        threshold = self._settings.compaction_threshold.in_tokens(plan.loaded.run.most)
+        return chain_room(threshold, plan.before if self._settings.compaction_when == "pays" else None)
 
     def _room(self, plan: _Plan, summary: int) -> ChainRoom:
         """The same, or less if a window past its threshold would be past it again soon with all of them."""
-        threshold = self._settings.compaction.in_tokens(plan.loaded.run.most)
+        threshold = self._settings.compaction_threshold.in_tokens(plan.loaded.run.most)
         room = self._chain(plan)
         lacks = LEAST_GAIN * threshold - (plan.old_tokens - summary)
         if plan.before > threshold and lacks > 0:

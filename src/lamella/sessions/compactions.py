@@ -9,17 +9,17 @@ import asyncio
 
 import structlog
 
-from lamella.background import Retry, Worker
+from lamella.background import LOOK_SECONDS, Retry, Worker
 from lamella.cache.weighing import SILENT, Due
 from lamella.core.clock import Clock
 from lamella.core.decisions import DecisionKind
 from lamella.core.errors import LamellaError, LeaseLost, NotFound, StoreFailed
 from lamella.core.json import JsonObject, digest, encode
 from lamella.core.records import Caller, Job, JobStatus, NewJob
+from lamella.core.settings import EngineSettings
 from lamella.sessions.compaction import ENGINE, Compacted, CompactionRequest, Compactor
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.recall.recall import Recall
-from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NOTHING_YET, WAY_OUT, NotCompacted
 from lamella.turns.turn import Finished
 
@@ -41,7 +41,7 @@ class Compactions:
         compactor: Compactor,
         worker: Worker,
         notifications: Notifications,
-        settings: SessionSettings,
+        settings: EngineSettings,
         clock: Clock,
         recall: Recall | None,
     ) -> None:
@@ -77,7 +77,7 @@ class Compactions:
         changed = [d for d in finished.decisions if d.kind is DecisionKind.SETTING or d.who != ENGINE]
         conversation, settings = finished.conversation, self._settings
         on = (finished.model, finished.budget, conversation.session_id, conversation.agent_id, conversation.layout)
-        return digest(encode([*on, len(changed), str(settings.compaction), settings.keep_recent]))
+        return digest(encode([*on, len(changed), str(settings.compaction_threshold), settings.keep_recent_tokens]))
 
     def ask(
         self, request: CompactionRequest, state: JsonObject | None = None, *, first: bool = False
@@ -142,7 +142,7 @@ class Compactions:
         nobody.
         """
         while True:
-            await asyncio.wait({outcome}, timeout=self._settings.look)
+            await asyncio.wait({outcome}, timeout=LOOK_SECONDS)
             if outcome.done():
                 return outcome.result()
             now = await self._worker.job(caller, job.kind, job.subject)

@@ -37,12 +37,12 @@ from lamella.core.json import JsonObject
 from lamella.core.messages import TurnStatus
 from lamella.core.models import ModelFacts
 from lamella.core.records import Caller, Job, NewJob
+from lamella.core.settings import EngineSettings
 from lamella.core.tokens import percent, short
 from lamella.sessions.compaction import ENGINE, CompactionRequest
 from lamella.sessions.compactions import Compactions
-from lamella.sessions.settings import SessionSettings, trigger_of
 from lamella.sessions.why import newest_request
-from lamella.sessions.window import parts_of, window_size
+from lamella.sessions.window import parts_of, prune_settings_of, trigger_of, window_size
 from lamella.turns.loader import TurnContext, TurnLoader
 from lamella.turns.services import Services
 from lamella.turns.turn import Finished
@@ -105,7 +105,7 @@ class Idle:
         self,
         loader: TurnLoader,
         services: Services,
-        settings: SessionSettings,
+        settings: EngineSettings,
         worker: Worker,
         compactions: Compactions,
         record: Record,
@@ -114,6 +114,7 @@ class Idle:
         self._loader = loader
         self._services = services
         self._settings = settings
+        self._pruning = prune_settings_of(settings)
         self._worker = worker
         self._compactions = compactions
         self._record = record
@@ -131,8 +132,8 @@ class Idle:
     def _could_pay(self, size: WindowSize, cost: CompactionCost) -> bool:
         settings = self._settings
         compacts = self._kept_for(size) == ""
-        worth = cost.compaction(size.input, settings.keep_recent).return_worth(cost.rates)
-        return (compacts and worth < 1) or size.prunable_when_cold(settings.pruning)
+        worth = cost.compaction(size.input, settings.keep_recent_tokens).return_worth(cost.rates)
+        return (compacts and worth < 1) or size.prunable_when_cold(self._pruning)
 
     async def ring(self, job: Job) -> Retry | None:
         """A conversation's timer fires: do what is due, or set it again."""
@@ -151,7 +152,7 @@ class Idle:
             if move.act is Act.COMPACT:
                 self._ask(job, move)
                 return None
-            if not silence.size.prunable_when_cold(self._settings.pruning):
+            if not silence.size.prunable_when_cold(self._pruning):
                 return None
             return Retry("results are pruned when the cache has ended", after=(silence.ends - now).total_seconds())
         await self._cold(job, silence, now)
@@ -163,7 +164,7 @@ class Idle:
         if move.act is Act.COMPACT:
             self._ask(job, move)
             return
-        pruning = idle.size.pruning(self._settings.pruning, self._trigger, idle.compaction_cost, who=ENGINE, cold=True)
+        pruning = idle.size.pruning(self._pruning, self._trigger, idle.compaction_cost, who=ENGINE, cold=True)
         if pruning is not None:
             await self._record(job.caller, job.subject, pruning.decision)
 
@@ -178,7 +179,7 @@ class Idle:
         return self._move(idle, after_it_ended, (now - idle.since).total_seconds())
 
     def _move(self, idle: IdleConversation, judge: Callable[..., Move], silent: float) -> Move:
-        size, economy, keep = idle.size, idle.compaction_cost, self._settings.keep_recent
+        size, economy, keep = idle.size, idle.compaction_cost, self._settings.keep_recent_tokens
         if kept := self._kept_for(size):
             return Move(Act.NOTHING, kept)
         prospect = size.calls_ahead(self._trigger, economy)
@@ -186,8 +187,8 @@ class Idle:
 
     def _kept_for(self, size: WindowSize) -> str:
         """Why this window is not compacted whatever that saves; "" if it may be."""
-        when = self._settings.compact_when
-        floor = floor_of(when, size.budget, self._settings.floor)
+        when = self._settings.compaction_when
+        floor = floor_of(when, size.budget, self._settings.compaction_floor)
         if floor is None or not size.by_price(when):
             return "compactions wait for their threshold here"
         if size.undone:
@@ -225,7 +226,7 @@ class Idle:
         move = self._before(silence) if now < silence.ends else self._after(silence, now)
         if move.act is Act.COMPACT:
             return NextAction(now, silence.ends, move.act, max(now, silence.ends - MARGIN), move.why)
-        if silence.size.prunable_when_cold(self._settings.pruning):
+        if silence.size.prunable_when_cold(self._pruning):
             why = "old results of tools cost nothing to take out once the cache has ended"
             return NextAction(now, silence.ends, Act.PRUNE, max(now, silence.ends), why)
         return NextAction(now, silence.ends, Act.NOTHING, None, move.why)
@@ -255,7 +256,7 @@ class Outlook:
 
 
 def outlook_of(
-    loaded: TurnContext, due: NextAction, settings: SessionSettings, summariser: OtherSummariser | None
+    loaded: TurnContext, due: NextAction, settings: EngineSettings, summariser: OtherSummariser | None
 ) -> Outlook:
     """The outlook of a conversation's window. `summariser` has the prices of another summariser."""
     size = window_size(loaded)
@@ -264,7 +265,7 @@ def outlook_of(
     economy, trigger = size.compaction_cost(summariser), trigger_of(settings)
     cold = due.ends is None or due.ends <= due.now
     offered = size.offer(trigger, economy, cold=cold)
-    return Outlook(due, settings.compact_when, size.next_compaction(trigger, economy), offered, size.budget)
+    return Outlook(due, settings.compaction_when, size.next_compaction(trigger, economy), offered, size.budget)
 
 
 def outlook_json(ahead: Outlook) -> JsonObject:

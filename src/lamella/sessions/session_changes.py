@@ -20,8 +20,8 @@ from lamella.core.errors import InvalidRequest, NotFound, SessionMoved
 from lamella.core.messages import TurnStatus
 from lamella.core.records import Caller, Conversation, Job, NewJob
 from lamella.core.sessions import CarriedSummary, Session, SessionCause, SessionReturn, SessionStep, SessionSummary
+from lamella.core.settings import EngineSettings
 from lamella.sessions.carried_summaries import carried_on, chain_room
-from lamella.sessions.settings import SessionSettings
 from lamella.sessions.summariser import NotCompacted, Summariser, SummarySource
 from lamella.sessions.summary import LITERAL, literal
 from lamella.turns.effective_settings import taken
@@ -108,7 +108,7 @@ OVER = "over"
 class SessionChanges:
     """Changes the session that a conversation is in. A command wins over a compaction that runs."""
 
-    def __init__(self, loader: TurnLoader, services: Services, worker: Worker, settings: SessionSettings) -> None:
+    def __init__(self, loader: TurnLoader, services: Services, worker: Worker, settings: EngineSettings) -> None:
         self._loader = loader
         self._services = services
         self._worker = worker
@@ -139,8 +139,8 @@ class SessionChanges:
         wanted = replace(summarise_job(target, why), takes_over=True)
         job = await self._worker.enqueue(caller, wanted, first=True)
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.patience):
-                await self._worker.ended(job, self._settings.look)
+            async with asyncio.timeout(self._settings.resume_timeout):
+                await self._worker.ended(job)
         return await self._services.store.sessions.session(caller, target.id)
 
     async def resume(self, caller: Caller, conversation_id: str, session_id: str, *, why: str) -> Session:
@@ -169,12 +169,12 @@ class SessionChanges:
         following = await self._after(caller, target)
         size, budget = await resumed_size(self._loader, self._services, caller, target, following)
         numbers = {"size": float(size)}
-        if size > self._settings.resume.in_tokens(budget):
+        if size > self._settings.resume_token_budget.in_tokens(budget):
             target = await self._summarised(caller, target, why)
             conversation = await self._services.store.conversations.conversation(caller, conversation_id)
             if target.is_summarised:
                 known = await self._services.store.sessions.sessions(caller, conversation_id)
-                carries = carried_on(target, known, chain_room(self._settings.compaction.in_tokens(budget)))
+                carries = carried_on(target, known, chain_room(self._settings.compaction_threshold.in_tokens(budget)))
                 return await self._resume_by_summary(caller, conversation, target, carries, numbers, why)
             numbers[OVER] = 1
         decision = Decision(DecisionKind.SESSION, target.id, target.begins_after or "", caller.user_id, why, numbers)

@@ -29,13 +29,13 @@ from lamella.core.models import ModelFacts
 from lamella.core.ports import Jobs
 from lamella.core.records import Caller, ConversationChange, Job, LastBill
 from lamella.core.sessions import Session
+from lamella.core.settings import EngineSettings
 from lamella.sessions.compaction import ENGINE, CompactionRequest, CompactionScope, Compactor
 from lamella.sessions.compactions import COMPACT, Compactions, Outcome
 from lamella.sessions.idle import IDLE, Idle, NextAction, Outlook, outlook_of
 from lamella.sessions.notifications import Notifications
 from lamella.sessions.recall.recall import Recall
 from lamella.sessions.session_changes import SUMMARISE, EndedSessions, SessionChanges
-from lamella.sessions.settings import SessionSettings, trigger_of
 from lamella.sessions.summariser import NotCompacted, Summariser, SummaryModelSource, other_summariser
 from lamella.sessions.titles import TITLE, Titles
 from lamella.sessions.why import why_request
@@ -45,6 +45,8 @@ from lamella.sessions.window import (
     effort_choices,
     is_of_window,
     lost_since,
+    prune_settings_of,
+    trigger_of,
     window_size,
     window_state,
 )
@@ -88,11 +90,12 @@ class Sessions:
         loader: TurnLoader,
         services: Services,
         jobs: Jobs,
-        settings: SessionSettings,
+        settings: EngineSettings,
         summary_model: SummaryModelSource | None = None,
         recall: Recall | None = None,
     ) -> None:
         self.settings = settings
+        self._pruning = prune_settings_of(settings)
         self.recall = recall
         summariser = Summariser(services, summary_model)
         self._ended = EndedSessions(loader, services, summariser)
@@ -102,7 +105,7 @@ class Sessions:
         self._services = services
         self._loader = loader
         self._trigger = trigger_of(settings)
-        self._notifications = Notifications(loader, services, on=settings.notify)
+        self._notifications = Notifications(loader, services, on=settings.compaction_notify)
         self._compactor = Compactor(loader, services, settings, summariser, self._trigger)
         self._compactions = Compactions(
             self._compactor, self._worker, self._notifications, settings, services.clock, recall
@@ -133,14 +136,14 @@ class Sessions:
         await self._title(finished)
         caller, conversation_id = finished.caller, finished.conversation.id
         now = await self._services.store.conversations.conversation(caller, conversation_id)
-        if now.session_id != finished.conversation.session_id or not self.settings.by_itself:
+        if now.session_id != finished.conversation.session_id or not self.settings.compaction_automatic:
             return None
         facts = await self._loader.facts(finished.model)
         bill = await self._services.store.requests.last_bill(caller, conversation_id, finished.model)
         due = await aside(len(finished.turns), self._due, finished, facts, bill)
         if due.pruning is not None:
             await self._record(caller, conversation_id, due.pruning.decision)
-            if finished.layout.tells or self.settings.pruning.policy == "keep_all":
+            if finished.layout.tells or self._pruning.policy == "keep_all":
                 await self._notifications.pruned(caller, conversation_id, due.pruning)
         if due.compaction is not None:
             await self._compactions.follow_up(finished, due.compaction)
@@ -164,7 +167,7 @@ class Sessions:
             budget=finished.budget,
         )
         read, other_summariser = finished.input, self._elsewhere(facts)
-        return upkeep(size, self.settings.pruning, self._trigger, other_summariser, read=read, who=ENGINE)
+        return upkeep(size, self._pruning, self._trigger, other_summariser, read=read, who=ENGINE)
 
     async def _title(self, finished: Finished) -> None:
         """Have a title written once; a conversation keeps its first words when that did not work out."""
@@ -240,7 +243,7 @@ class Sessions:
             loaded = await self._loader.current(caller, conversation_id)
         except InvalidRequest as error:  # its model is not served any more
             nothing = NextAction(self._services.clock.now(), None, Act.NOTHING, None, error.message)
-            return Outlook(nothing, self.settings.compact_when)
+            return Outlook(nothing, self.settings.compaction_when)
         due, other_summariser = await self._idle.next(caller, loaded), self._elsewhere(loaded.run.model.facts)
         return await aside(len(loaded.found.path), outlook_of, loaded, due, self.settings, other_summariser)
 
@@ -273,7 +276,7 @@ class Sessions:
                 hint="Choose another layout for this conversation to prune by hand.",
             )
         window = window_size(loaded).shown
-        pruning = prune(window, self.settings.pruning, who=caller.user_id, asked=True)
+        pruning = prune(window, self._pruning, who=caller.user_id, asked=True)
         if pruning is not None:
             await self._record(caller, conversation_id, pruning.decision)
         return pruning

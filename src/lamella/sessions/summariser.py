@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol
 
 import structlog
 
@@ -44,7 +44,6 @@ from lamella.core.ports import OpenModel
 from lamella.core.records import Caller
 from lamella.core.sessions import SessionSummary
 from lamella.core.tokens import Usage
-from lamella.sessions.settings import SummariserChoice
 from lamella.sessions.summary import (
     LEAST,
     Refused,
@@ -82,6 +81,10 @@ REFUSALS = 4
 
 SAFE = 0.95
 """The share of a limit that is used, if the limit is known from a refusal only."""
+
+
+SummariserChoice = Literal["configured", "cheapest"]
+"""Which model summarises if a second one is configured: that one, or the cheaper of both each time."""
 
 
 class SummaryModelSource(Protocol):

@@ -12,7 +12,8 @@ from datetime import datetime
 
 from lamella.agent.request import cache_root
 from lamella.cache.ledger import CacheLoss, cache_loss
-from lamella.cache.weighing import WindowSize
+from lamella.cache.pruning import PruneSettings
+from lamella.cache.weighing import Trigger, WindowSize
 from lamella.cache.window import chain
 from lamella.context.assemble import Assembled, assemble
 from lamella.context.choices import admit, usable
@@ -25,9 +26,27 @@ from lamella.core.models import EFFORT_LEVELS, OFF, RequestedThinking, asked_thi
 from lamella.core.prompt import Kind, Prompt, Segment, WireBlock
 from lamella.core.records import Caller, ConversationSnapshot, LastBill, StoredDecision
 from lamella.core.sessions import Session
+from lamella.core.settings import EngineSettings
 from lamella.core.tokens import Usage
 from lamella.turns.loader import TurnContext, TurnLoader
 from lamella.turns.services import Services
+
+
+def trigger_of(settings: EngineSettings) -> Trigger:
+    """The deployment's compaction trigger."""
+    return Trigger(
+        settings.compaction_threshold, settings.keep_recent_tokens, settings.compaction_when, settings.compaction_floor
+    )
+
+
+def prune_settings_of(settings: EngineSettings) -> PruneSettings:
+    """What the deployment says of pruning."""
+    return PruneSettings(
+        settings.tool_prune_threshold,
+        settings.tool_keep_threshold,
+        settings.tool_summarization_policy,
+        settings.tool_prune_when,
+    )
 
 
 @dataclass(frozen=True, slots=True)

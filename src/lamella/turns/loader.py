@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lamella.agent.calibration import BELIEVED, billed_factor, bounded
@@ -15,12 +15,13 @@ from lamella.context.choices import back_again
 from lamella.context.input import ContextInput
 from lamella.context.layout import Layout
 from lamella.core.agents import DynamicContext
+from lamella.core.caching import Ttl
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.messages import Turn
-from lamella.core.models import OFF, ModelFacts
+from lamella.core.models import ModelFacts
 from lamella.core.ports import ModelSource, OpenModel
-from lamella.core.prompt import Sampling, Ttl
+from lamella.core.prompt import Sampling
 from lamella.core.records import (
     UNCHANGED,
     AgentAndProject,
@@ -33,6 +34,7 @@ from lamella.core.records import (
     Place,
 )
 from lamella.core.sessions import Session
+from lamella.core.settings import EngineSettings
 from lamella.tooling.tool import Registry
 from lamella.turns.effective_settings import (
     EffectiveSettings,
@@ -58,42 +60,6 @@ from lamella.turns.session_choices import (
 
 LINES_KEPT = 64
 """How many conversations' last windows stay in memory, to make the next one quicker."""
-
-
-RequestHeaders = Callable[[str, str, int], Mapping[str, str]]
-"""Headers for a request, by turn id, purpose (`chat`, `digest`) and number from 0."""
-
-
-def no_headers(turn_id: str, purpose: str, number: int) -> Mapping[str, str]:
-    """No header of our own."""
-    return {}
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """The deployment's settings. Sizes in tokens; None: the model's maximum."""
-
-    context_budget: int | None = None
-    max_output: int = 16_000
-    thinking_effort: str = OFF
-    fallback_model: str | None = None
-    step_limit: int = 12
-    reminders: tuple[str, ...] = ()
-    headers: RequestHeaders = no_headers
-    keeps_results: bool = False
-    cache_enabled: bool = True
-    cache_ttl: Ttl | None = None
-    cache_diagnostics: bool = True
-    dynamic_form: FormRule = FormRule.PAYS
-
-    def output(self, facts: ModelFacts) -> int:
-        """The most tokens that one answer may have."""
-        return min(self.max_output, facts.max_output)
-
-    def budget(self, facts: ModelFacts) -> int:
-        """The most tokens that a prompt may have: the window less the reserved output, or the setting if lower."""
-        free = facts.window - self.output(facts)
-        return min(self.context_budget, free) if self.context_budget else free
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +290,7 @@ class TurnLoader:
         past = snapshot.path
         if snapshot.session.number > 1 and form_is_open(snapshot, setting.layout, context):
             past = await self._services.store.turns.path(caller, snapshot.conversation.id)
-        terms = Terms(model, setting.policy, self._settings.dynamic_form)
+        terms = Terms(model, setting.policy, FormRule(self._settings.dynamic_context_form))
         return chosen_form(snapshot, setting.layout, context, past, terms)
 
     async def _around(
@@ -380,10 +346,10 @@ class TurnLoader:
             decisions=(*(stored.decision for stored in snapshot.decisions), *begun),
             step_limit=self._settings.step_limit,
             diagnoses=diagnoses,
-            keeps_results=self._settings.keeps_results,
+            keeps_results=self._settings.tool_summarization_policy == "keep_all",
             effort_before=effort_before(begun),
-            ttl=self._settings.cache_ttl,
-            headers=lambda purpose, number: self._settings.headers(turn_id, purpose, number),
+            ttl=Ttl(self._settings.cache_ttl) if self._settings.cache_ttl is not None else None,
+            headers=lambda purpose, number: self._services.headers(turn_id, purpose, number),
         )
 
     def keep_line(self, conversation_id: str, run: RunInput, line: PrefixLine | None) -> None:

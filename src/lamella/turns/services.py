@@ -6,6 +6,7 @@ Waiting calls are in the memory of the process that runs the turn, and lost with
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -54,12 +55,22 @@ class AgentAndProjectSource(Protocol):
         ...
 
 
+RequestHeaders = Callable[[str, str, int], Mapping[str, str]]
+"""Headers for a request, by turn id, purpose (`chat`, `digest`) and number from 0."""
+
+
+def no_headers(turn_id: str, purpose: str, number: int) -> Mapping[str, str]:
+    """No header of our own."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Services(AgentServices):
-    """The store, and the source of a conversation's agent and project."""
+    """The store, the source of a conversation's agent and project, and a deployment's headers for requests."""
 
     store: Store
     agent_and_project: AgentAndProjectSource
+    headers: RequestHeaders = no_headers
     approvals: Approvals = field(default_factory=Approvals)
 
 

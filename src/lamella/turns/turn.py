@@ -36,12 +36,13 @@ from lamella.core.records import (
     first_choice,
 )
 from lamella.core.sessions import SessionReturn, SessionStep
+from lamella.core.settings import EngineSettings
 from lamella.core.tokens import Usage
 from lamella.turns.admission import Admission, Preview, preview
 from lamella.turns.effective_settings import EffectiveSettings, pinned_of, session_change
 from lamella.turns.hooks import CompactHistory, FindFallback, Stops, TurnHooks
 from lamella.turns.journal import Journal
-from lamella.turns.loader import EngineSettings, TurnContext, TurnLoader, TurnQuery
+from lamella.turns.loader import TurnContext, TurnLoader, TurnQuery
 from lamella.turns.services import Services
 from lamella.turns.session_choices import completed
 

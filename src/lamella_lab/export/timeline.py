@@ -22,9 +22,9 @@ from lamella.core.records import (
     can_go_on,
     first_choice,
 )
+from lamella.core.settings import budget_of
 from lamella.tooling.tool import Registry
 from lamella.turns.effective_settings import GRANT, WITHHELD
-from lamella.turns.loader import EngineSettings
 from lamella.turns.session_choices import KNOWLEDGE_SUBJECT as KNOWLEDGE
 from lamella_lab.export.answers import run_of, stop_of
 from lamella_lab.export.conversation_data import ConversationData
@@ -235,7 +235,7 @@ class Timeline:
     def _budget(self, record: RequestRecord) -> dict[str, int]:
         """The budget that a request had, if a replay has another one."""
         now = self._standing
-        if record.budget == EngineSettings(now.budget, now.max_output).budget(self._facts[record.model]):
+        if record.budget == budget_of(self._facts[record.model], now.budget, now.max_output):
             return {}
         now.budget = record.budget
         return {"context_budget": record.budget}

@@ -8,11 +8,10 @@ from dataclasses import replace
 
 import msgspec
 
-from lamella.app.core import Core, CoreSettings, build_core, build_services
+from lamella.app.core import Core, build_core, build_services
 from lamella.cache.planner import policy_named
-from lamella.chat import Message, QueueSettings
+from lamella.chat import Message
 from lamella.commands.parse import TypedCommand
-from lamella.context.layouts import LAYOUTS
 from lamella.core.agents import DynamicBlock, KnowledgePrompt
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest
@@ -58,12 +57,12 @@ def replay_settings(settings: GivenSettings, trace: Trace, facts: ModelFacts) ->
     return settings_of(own | {name: value for name, value in settings.items() if value is not None})
 
 
-def played_settings(parts: CoreSettings) -> CoreSettings:
+def played_settings(settings: Settings) -> Settings:
     """Those of a replay that is played as it was: what the engine did by itself between turns is in its trace.
 
     Thresholds stay: the words that a summary is asked for with, and what earlier ones may hold, come from them.
     """
-    return replace(parts, sessions=replace(parts.sessions, by_itself=False))
+    return settings.model_copy(update={"compaction_automatic": False})
 
 
 def _effort(trace: Trace, facts: ModelFacts) -> str:
@@ -92,7 +91,9 @@ class ReplayedConversation:
         self._model = trace.head.model
         self._prompts = 0
         self._ids = TraceIds()
-        self._services = build_services(store, Registry(()), self.playback.clock, self._ids)
+        self._services = build_services(
+            store, Registry(()), self.playback.clock, self._ids, headers=self.playback.headers
+        )
         self._library = TraceLibrary(store, uploads, self.playback.clock, self._ids)
         self._core: Core | None = None
         self._running: asyncio.Future[str] = asyncio.Future()
@@ -134,17 +135,14 @@ class ReplayedConversation:
         await self.close()
         self.jobs.restarted()
         settings = replay_settings(self._settings, self._trace, self._models.facts(self._model))
-        parts = CoreSettings.of(settings, LAYOUTS, self.playback.headers, demonstration=False)
         # A summary that the trace holds back comes after a later entry: a command does not wait for it.
-        parts = replace(parts, sessions=replace(parts.sessions, patience=0.0))
+        settings = settings.model_copy(update={"resume_timeout": 0.0, "debounce_ms": 0})
         if self._trace.is_played:
-            parts = played_settings(parts)
+            settings = played_settings(settings)
         second = None
         if settings.compaction_model is not None:
             second = ReplaySummaryModel(self._models, settings.compaction_model, settings.compaction_choice)
-        self._core = build_core(
-            self._services, self._models, replace(parts, queue=QueueSettings()), jobs=self.jobs, summary_model=second
-        )
+        self._core = build_core(self._services, self._models, settings, jobs=self.jobs, summary_model=second)
         await self._core.chat.start()
 
     async def close(self) -> None:

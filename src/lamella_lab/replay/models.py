@@ -10,7 +10,7 @@ from typing import Any
 from lamella.core.models import ModelFacts
 from lamella.core.ports import OpenModel
 from lamella.llm.model_table import ModelTable
-from lamella.sessions.settings import SummariserChoice
+from lamella.sessions.summariser import SummariserChoice
 from lamella_lab.replay.environment import ACCOUNT, ReplayEnvironment
 from lamella_lab.replay.playback import Playback
 from lamella_lab.replay.replayed import ReplayedModel

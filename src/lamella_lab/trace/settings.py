@@ -36,6 +36,7 @@ _OF_THE_DEPLOYMENT = frozenset(
         "provider_timeout",
         "queue_limit",
         "recall",
+        "resume_timeout",
     }
 )
 """Settings that change no request of a trace: it says the same elsewhere, or what came of them is in its turns."""

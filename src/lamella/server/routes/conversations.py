@@ -355,7 +355,7 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Gauge
         input=usage.input if usage else counted or 0,
         read=usage.cache_read if usage else 0,
         cached_share=usage.cache_read / usage.input if usage and usage.input else None,
-        budget=ahead.budget or app.engine_settings.budget(facts),
+        budget=ahead.budget or app.settings.budget(facts),
         compacting=compacting,
         notice=told.data[0].id if told.data else None,
         window=facts.window,

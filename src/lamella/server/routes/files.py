@@ -83,7 +83,7 @@ class FileTextObject(Object, kw_only=True):
 def file_object(file: File, app: App) -> UploadedFileObject:
     """A file, for the default model of the app."""
     facts = app.models.facts(app.models.default)
-    budget = app.engine_settings.budget(facts)
+    budget = app.settings.budget(facts)
     estimate = round(file.tokens * facts.token_factor * (1 + MARGIN))
     fits = estimate <= budget
     reason = file.reason
