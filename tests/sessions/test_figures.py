@@ -49,3 +49,4 @@ def test_a_pruning() -> None:
     assert pruned_text(12_400, 2_100, 18_500, 150_000) == (
         "🔧 Tool outputs pruned (12.4k → 2.1k, -83%)\n  📊 Context: 18.5k/150k (12%)"
     )
+    assert pruned_text(12_400, 2_100, 0, 150_000) == "🔧 Tool outputs pruned (12.4k → 2.1k, -83%)"

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 import structlog
 
 from lamella.cache.pruning import Pruning
-from lamella.cache.weighing import SILENT
+from lamella.cache.weighing import SILENT, WindowSize
+from lamella.context.layout import Layout
 from lamella.core.errors import LamellaError
 from lamella.core.json import JsonObject
 from lamella.core.records import Caller, Notice, NoticeKind, PageQuery
 from lamella.core.tokens import percent, short
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.summariser import NotCompacted
-from lamella.sessions.window import Breakdown, window_state
+from lamella.sessions.window import Breakdown
 from lamella.turns.effective_settings import layout_named
-from lamella.turns.loader import TurnLoader
 from lamella.turns.services import Services
 
 
@@ -63,12 +63,11 @@ def _some(texts: Sequence[str]) -> str:
 
 
 def pruned_text(before: int, after: int, context: int, budget: int) -> str:
-    """The notification of a pruning."""
-    less = f"-{percent(before - after, before)}"
-    return (
-        f"🔧 Tool outputs pruned ({short(before)} → {short(after)}, {less})\n"
-        f"  📊 Context: {short(context)}/{short(budget)} ({percent(context, budget)})"
-    )
+    """The notification of a pruning; without the second line if the size of the window is unknown (0)."""
+    text = f"🔧 Tool outputs pruned ({short(before)} → {short(after)}, -{percent(before - after, before)})"
+    if not context:
+        return text
+    return f"{text}\n  📊 Context: {short(context)}/{short(budget)} ({percent(context, budget)})"
 
 
 log = structlog.get_logger()
@@ -77,19 +76,18 @@ log = structlog.get_logger()
 class Notifications:
     """Stores notifications after the conversation's newest turn. Failures are only logged."""
 
-    def __init__(self, loader: TurnLoader, services: Services, *, on: bool) -> None:
-        self._loader = loader
+    def __init__(self, layouts: Mapping[str, Layout], services: Services, *, on: bool) -> None:
+        self._layouts = layouts
         self._services = services
         self._on = on
 
-    async def pruned(self, caller: Caller, conversation_id: str, pruning: Pruning) -> None:
-        """Old results became stubs."""
+    async def pruned(self, caller: Caller, conversation_id: str, pruning: Pruning, left: WindowSize) -> None:
+        """Old results became stubs. `left` is the window after that: as it was billed, less what was pruned."""
         if not self._on:
             return
         try:
-            now = await window_state(self._loader, self._services, caller, conversation_id)
-            text = pruned_text(pruning.before, pruning.after, now.tokens, now.budget)
-            data: JsonObject = {"before": pruning.before, "after": pruning.after, "context": now.tokens}
+            text = pruned_text(pruning.before, pruning.after, left.input, left.budget)
+            data: JsonObject = {"before": pruning.before, "after": pruning.after, "context": left.input}
             await self._store(caller, conversation_id, NoticeKind.PRUNED, text, data)
         except LamellaError as error:
             log.error(
@@ -121,7 +119,7 @@ class Notifications:
     async def _breaks_down(self, caller: Caller, conversation_id: str) -> bool:
         """Whether the conversation's layout tells as its seed does."""
         conversation = await self._services.store.conversations.conversation(caller, conversation_id)
-        return layout_named(conversation.layout, self._loader.layouts).tells
+        return layout_named(conversation.layout, self._layouts).tells
 
     async def not_compacted(self, caller: Caller, conversation_id: str, done: NotCompacted, *, asked_for: bool) -> None:
         """A compaction did not come about; who did not ask is told each reason once until one works out again."""

@@ -105,7 +105,7 @@ class Sessions:
         self._services = services
         self._loader = loader
         self._trigger = trigger_of(settings)
-        self._notifications = Notifications(loader, services, on=settings.compaction_notify)
+        self._notifications = Notifications(loader.layouts, services, on=settings.compaction_notify)
         self._compactor = Compactor(loader, services, settings, summariser, self._trigger)
         self._compactions = Compactions(
             self._compactor, self._worker, self._notifications, settings, services.clock, recall
@@ -144,7 +144,7 @@ class Sessions:
         if due.pruning is not None:
             await self._record(caller, conversation_id, due.pruning.decision)
             if finished.layout.tells or self._pruning.policy == "keep_all":
-                await self._notifications.pruned(caller, conversation_id, due.pruning)
+                await self._notifications.pruned(caller, conversation_id, due.pruning, due.size)
         if due.compaction is not None:
             await self._compactions.follow_up(finished, due.compaction)
         await self._idle.watch(finished, due.size, due.compaction_cost)
