@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api
-from lamella.cli.api_commands import CommandOptions, JsonOption, id_of, show, whole
-from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.cli.api_commands import Answer, asks, id_of, whole
+from lamella.cli.main import cli
 from lamella.client import Object
 
 groups = typer.Typer(
@@ -20,62 +20,46 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The name or
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The name or the id of a user.")]
 
 
-@groups.command("list")
-def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
+@asks(groups, "list")
+async def list_command(api: Api) -> Answer:
     """List the groups, the oldest first."""
-    show(
-        CommandOptions(data, key, json),
-        lambda api: whole(api, "/groups"),
-        lambda found: [_line(one) for one in found["data"]],
-    )
+    found = await whole(api, "/groups")
+    return found, [_line(one) for one in found["data"]]
 
 
-@groups.command("create")
-def create_command(
+@asks(groups, "create")
+async def create_command(
+    api: Api,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A unique name.")],
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Create a group."""
-
-    async def ask(api: Api) -> Object:
-        return await api.post("/groups", {"name": name})
-
-    show(CommandOptions(data, key, json), ask, lambda found: [_line(found)])
+    found = await api.post("/groups", {"name": name})
+    return found, [_line(found)]
 
 
-@groups.command("add")
-def add_command(
-    group: GroupArgument, user: UserArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
-) -> None:
+@asks(groups, "add")
+async def add_command(api: Api, group: GroupArgument, user: UserArgument) -> Answer:
     """Add a user to a group."""
-    show(CommandOptions(data, key, json), lambda api: _member(api, "PUT", group, user), lambda found: [_line(found)])
+    return await _member(api, "PUT", group, user)
 
 
-@groups.command("remove")
-def remove_command(
-    group: GroupArgument, user: UserArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
-) -> None:
+@asks(groups, "remove")
+async def remove_command(api: Api, group: GroupArgument, user: UserArgument) -> Answer:
     """Remove a user from a group."""
-    show(CommandOptions(data, key, json), lambda api: _member(api, "DELETE", group, user), lambda found: [_line(found)])
+    return await _member(api, "DELETE", group, user)
 
 
-@groups.command("delete")
-def delete_command(
-    group: GroupArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
-) -> None:
+@asks(groups, "delete")
+async def delete_command(api: Api, group: GroupArgument) -> Answer:
     """Delete a group with its grants."""
-
-    async def ask(api: Api) -> Object:
-        return await api.ask("DELETE", f"/groups/{await id_of(api, ['/groups'], group)}")
-
-    show(CommandOptions(data, key, json), ask, lambda _: [f"{group} is gone."])
+    found = await api.ask("DELETE", f"/groups/{await id_of(api, ['/groups'], group)}")
+    return found, [f"{group} is gone."]
 
 
-async def _member(api: Api, method: str, group: str, user: str) -> Object:
-    found = await id_of(api, ["/groups"], group)
-    return await api.ask(method, f"/groups/{found}/members/{await id_of(api, ['/users'], user)}")
+async def _member(api: Api, method: str, group: str, user: str) -> Answer:
+    path = f"/groups/{await id_of(api, ['/groups'], group)}/members/{await id_of(api, ['/users'], user)}"
+    found = await api.ask(method, path)
+    return found, [_line(found)]
 
 
 def _line(one: Object) -> str:

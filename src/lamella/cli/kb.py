@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from lamella.cli.api import Api
-from lamella.cli.api_commands import BaseArgument, CommandOptions, JsonOption, id_of, moment, show, whole
-from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.cli.api_commands import Answer, BaseArgument, asks, id_of, moment, whole
+from lamella.cli.main import cli
 from lamella.client import Object
 from lamella.core.errors import InvalidRequest
 
@@ -25,59 +25,51 @@ LOOK_SECONDS = 0.2
 SubjectArgument = Annotated[str, typer.Argument(metavar="WHO", help="The name or the id of a user or a group.")]
 
 
-@kb.command("list")
-def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
+@asks(kb, "list")
+async def list_command(api: Api) -> Answer:
     """List the bases that you can see, with your level of access."""
-    ask = CommandOptions(data, key, json)
-    show(ask, lambda api: whole(api, "/knowledge-bases"), lambda found: [_line(one) for one in found["data"]])
+    found = await whole(api, "/knowledge-bases")
+    return found, [_line(one) for one in found["data"]]
 
 
-@kb.command("create")
-def create_command(
+@asks(kb, "create")
+async def create_command(
+    api: Api,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the base.")],
     description: Annotated[str, typer.Option(help="A description.")] = "",
     visible: Annotated[
         bool, typer.Option("--visible", help="Show name and description to members without a grant.")
     ] = False,
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Create a knowledge base."""
-
-    async def ask(api: Api) -> Object:
-        return await api.post("/knowledge-bases", {"name": name, "description": description, "visible": visible})
-
-    show(CommandOptions(data, key, json), ask, lambda found: [_line(found)])
+    body = {"name": name, "description": description, "visible": visible}
+    found = await api.post("/knowledge-bases", body)
+    return found, [_line(found)]
 
 
-@kb.command("describe")
-def describe_command(
+@asks(kb, "describe")
+async def describe_command(
+    api: Api,
     base: BaseArgument,
     description: Annotated[str | None, typer.Option(help="A description for people.")] = None,
     hint: Annotated[str | None, typer.Option(help="A hint for restricted readers.")] = None,
     keyword: Annotated[
         list[str] | None, typer.Option(help="A keyword for restricted readers; may be repeated, empty removes all.")
     ] = None,
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Describe a base of yours. Options that are left out do not change."""
     changes = {
         "description": description,
         "hint": hint,
         "keywords": None if keyword is None else [k for k in keyword if k],
     }
-
-    async def ask(api: Api) -> Object:
-        return await api.ask("PATCH", await _path(api, base), json={k: v for k, v in changes.items() if v is not None})
-
-    show(CommandOptions(data, key, json), ask, lambda found: [_line(found)])
+    found = await api.ask("PATCH", await _path(api, base), json={k: v for k, v in changes.items() if v is not None})
+    return found, [_line(found)]
 
 
-@kb.command("level")
-def level_command(
+@asks(kb, "level")
+async def level_command(
+    api: Api,
     base: BaseArgument,
     level: Annotated[
         Literal["summary", "form", "existence"],
@@ -87,10 +79,7 @@ def level_command(
         list[str] | None, typer.Option(help='A field of the form, as in "Notice: a month | longer | not said".')
     ] = None,
     contact: Annotated[str | None, typer.Option(help="Whom to ask, if it is not you.")] = None,
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Say how much restricted readers get of a base of yours."""
     said: Object = {"restricted_level": level} | ({} if contact is None else {"contact": contact})
     if field is not None:
@@ -99,76 +88,48 @@ def level_command(
             {"name": name.strip(), "choices": [choice.strip() for choice in choices.split("|")]}
             for name, _, choices in parts
         ]
-
-    async def ask(api: Api) -> Object:
-        return await api.ask("PATCH", await _path(api, base), json=said)
-
-    show(CommandOptions(data, key, json), ask, lambda found: [f"{found['name']}: {found['restricted_level']}"])
+    found = await api.ask("PATCH", await _path(api, base), json=said)
+    return found, [f"{found['name']}: {found['restricted_level']}"]
 
 
-@kb.command("delete")
-def delete_command(
-    base: BaseArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
-) -> None:
+@asks(kb, "delete")
+async def delete_command(api: Api, base: BaseArgument) -> Answer:
     """Delete a base with everything in it."""
-
-    async def ask(api: Api) -> Object:
-        return await api.ask("DELETE", await _path(api, base))
-
-    show(CommandOptions(data, key, json), ask, lambda _: [f"{base} is gone."])
+    return await api.ask("DELETE", await _path(api, base)), [f"{base} is gone."]
 
 
-@kb.command("grant")
-def grant_command(
+@asks(kb, "grant")
+async def grant_command(
+    api: Api,
     base: BaseArgument,
     who: SubjectArgument,
     level: Annotated[
         Literal["full", "restricted", "none", "remove"],
         typer.Argument(help="The level of access; `remove` deletes the grant.", show_default=False),
     ],
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Set a user's or a group's access to a base of yours."""
-
-    async def ask(api: Api) -> Object:
-        path = f"{await _path(api, base)}/grants/{await id_of(api, ['/users', '/groups'], who)}"
-        if level == "remove":
-            await api.ask("DELETE", path)
-            return {"name": who, "level": None}
-        return await api.ask("PUT", path, json={"level": level})
-
-    show(
-        CommandOptions(data, key, json),
-        ask,
-        lambda found: [
-            f"{found['name']}: {found['level'] or 'no grant'}",
-            *([found["warning"]] if found.get("warning") else []),
-        ],
-    )
+    path = f"{await _path(api, base)}/grants/{await id_of(api, ['/users', '/groups'], who)}"
+    if level == "remove":
+        await api.ask("DELETE", path)
+        return {"name": who, "level": None}, [f"{who}: no grant"]
+    found = await api.ask("PUT", path, json={"level": level})
+    return found, [f"{found['name']}: {found['level']}", *([found["warning"]] if found.get("warning") else [])]
 
 
-@kb.command("grants")
-def grants_command(
+@asks(kb, "grants")
+async def grants_command(
+    api: Api,
     base: BaseArgument,
     changes: Annotated[bool, typer.Option("--changes", help="List every change of the grants instead.")] = False,
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """List who may read a base of yours, or all changes of its grants."""
-
-    async def ask(api: Api) -> Object:
-        path = await _path(api, base)
-        return await (whole(api, f"{path}/grant-changes") if changes else api.get(f"{path}/grants"))
-
-    def lines(found: Object) -> list[str]:
-        if changes:
-            return [_change(one) for one in found["data"]]
-        return [f"{one['kind']} {one['name']} · {one['level']}" for one in found["data"]] or ["You alone."]
-
-    show(CommandOptions(data, key, json), ask, lines)
+    path = await _path(api, base)
+    if changes:
+        found = await whole(api, f"{path}/grant-changes")
+        return found, [_change(one) for one in found["data"]]
+    found = await api.get(f"{path}/grants")
+    return found, [f"{one['kind']} {one['name']} · {one['level']}" for one in found["data"]] or ["You alone."]
 
 
 async def _path(api: Api, base: str) -> str:
@@ -184,64 +145,46 @@ def _change(one: Object) -> str:
     return f"{moment(one['at'])} · {one['kind']} {one['name']} · {levels} · by {one['by']}"
 
 
-@kb.command("add")
-def add_command(
+@asks(kb, "add")
+async def add_command(
+    api: Api,
     base: BaseArgument,
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE…", help="Documents to add.", exists=True, dir_okay=False)
     ],
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Add documents to a base of yours, and wait until they are indexed."""
-
-    async def ask(api: Api) -> Object:
-        path = f"{await _path(api, base)}/documents"
-        added = []
-        for file in files:
-            content = await asyncio.to_thread(file.read_bytes)
-            added.append(await api.ask("POST", path, files={"file": (file.name, content)}))
-        return {"object": "list", "data": [await _settled(api, f"{path}/{one['id']}") for one in added]}
-
-    show(CommandOptions(data, key, json), ask, lambda found: [_document(one) for one in found["data"]])
+    path = f"{await _path(api, base)}/documents"
+    added = []
+    for file in files:
+        content = await asyncio.to_thread(file.read_bytes)
+        added.append(await api.ask("POST", path, files={"file": (file.name, content)}))
+    ready = [await _settled(api, f"{path}/{one['id']}") for one in added]
+    return {"object": "list", "data": ready}, [_document(one) for one in ready]
 
 
-@kb.command("status")
-def status_command(
-    base: BaseArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
-) -> None:
+@asks(kb, "status")
+async def status_command(api: Api, base: BaseArgument) -> Answer:
     """Show the documents of a base with their states."""
-
-    async def ask(api: Api) -> Object:
-        path = f"{await _path(api, base)}/documents"
-        return {**await whole(api, path), "totals": (await api.get(path, limit=1))["totals"]}
-
-    def lines(found: Object) -> list[str]:
-        totals = found["totals"]
-        whole_line = f"{totals['found']} of {totals['documents']} documents are found, {totals['passages']} passages"
-        return [whole_line, *(_document(one) for one in found["data"])]
-
-    show(CommandOptions(data, key, json), ask, lines)
+    path = f"{await _path(api, base)}/documents"
+    found = await whole(api, path)
+    totals = (await api.get(path, limit=1))["totals"]
+    line = f"{totals['found']} of {totals['documents']} documents are found, {totals['passages']} passages"
+    return {**found, "totals": totals}, [line, *(_document(one) for one in found["data"])]
 
 
-@kb.command("search")
-def search_command(
+@asks(kb, "search")
+async def search_command(
+    api: Api,
     base: BaseArgument,
     words: Annotated[list[str], typer.Argument(metavar="WORDS", help="The words to search for.")],
     limit: Annotated[int, typer.Option(min=1, max=100, help="Passages at most.")] = 10,
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Search the documents of a base. Shows passages with scores."""
-
-    async def ask(api: Api) -> Object:
-        base_id = await id_of(api, ["/knowledge-bases"], base)
-        body = {"query": " ".join(words), "knowledge_base_ids": [base_id], "max_results": limit}
-        return await api.post("/knowledge-bases/search", body)
-
-    show(CommandOptions(data, key, json), ask, _hits)
+    base_id = await id_of(api, ["/knowledge-bases"], base)
+    body = {"query": " ".join(words), "knowledge_base_ids": [base_id], "max_results": limit}
+    found = await api.post("/knowledge-bases/search", body)
+    return found, _hits(found)
 
 
 async def _settled(api: Api, path: str) -> Object:
@@ -271,39 +214,30 @@ def _hits(found: Object) -> list[str]:
     return lines if found["data"] else ["Nothing was found.", *lines]
 
 
-@kb.command("preview")
-def preview_command(
+@asks(kb, "preview")
+async def preview_command(
+    api: Api,
     base: BaseArgument,
     question: Annotated[
         list[str] | None, typer.Argument(metavar="QUESTION", help="The question of a reader.", show_default=False)
     ] = None,
     file: Annotated[Path | None, typer.Option("-f", "--file", help="A file with a question on each line.")] = None,
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Show the answer that a restricted reader would get from a base of yours, to a question or to each of a file."""
-    lines = file.read_text("utf-8").splitlines() if file is not None else [" ".join(question or [])]
+    lines = (await asyncio.to_thread(file.read_text, "utf-8")).splitlines() if file else [" ".join(question or [])]
     questions = [said for line in lines if (said := line.strip())]
     if not questions:
         raise InvalidRequest("There is no question.", hint="Write one, or name a file with -f.")
-
-    async def ask(api: Api) -> Object:
-        path = f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}/restricted-preview"
-        found = [await api.post(path, {"query": one}) for one in questions]
-        return found[0] if file is None else {"data": found}
-
-    show(CommandOptions(data, key, json), ask, _preview if file is None else _previews)
+    path = f"{await _path(api, base)}/restricted-preview"
+    found = [await api.post(path, {"query": one}) for one in questions]
+    return ({"data": found}, _previews({"data": found})) if file else (found[0], _preview(found[0]))
 
 
-@kb.command("ready")
-def ready_command(base: BaseArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
+@asks(kb, "ready")
+async def ready_command(api: Api, base: BaseArgument) -> Answer:
     """Show what a base of yours lacks for restricted readers, and what they are told of it."""
-
-    async def ask(api: Api) -> Object:
-        return await api.get(f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}/readiness")
-
-    show(CommandOptions(data, key, json), ask, _readiness)
+    found = await api.get(f"{await _path(api, base)}/readiness")
+    return found, _readiness(found)
 
 
 def _readiness(found: Object) -> list[str]:
@@ -339,56 +273,44 @@ def _previews(found: Object) -> list[str]:
     return [*lines, f"{refused} of {count} questions refused, {cut} of {said} sentences cut"]
 
 
-@kb.command("uses")
-def uses_command(
+@asks(kb, "uses")
+async def uses_command(
+    api: Api,
     base: BaseArgument,
     readers: Annotated[bool, typer.Option("--readers", help="By reader, with alerts, for the last 30 days.")] = False,
     document: Annotated[str | None, typer.Option(help="What went out of this document, passage by passage.")] = None,
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """List the questions that restricted readers asked a base of yours, with the outcomes and what they got."""
-
-    async def ask(api: Api) -> Object:
-        path = f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}"
-        if document is not None:
-            return await api.get(f"{path}/documents/{await id_of(api, [f'{path}/documents'], document)}/disclosed")
-        return await (api.get(f"{path}/restricted-readers") if readers else whole(api, f"{path}/restricted-uses"))
-
-    lines = _disclosed if document is not None else _reader if readers else _use
-    show(
-        CommandOptions(data, key, json),
-        ask,
-        lambda found: [line for one in found["data"] for line in lines(one)] or ["Nobody has asked."],
-    )
+    path = await _path(api, base)
+    if document is not None:
+        document_id = await id_of(api, [f"{path}/documents"], document)
+        found, lines = await api.get(f"{path}/documents/{document_id}/disclosed"), _disclosed
+    elif readers:
+        found, lines = await api.get(f"{path}/restricted-readers"), _reader
+    else:
+        found, lines = await whole(api, f"{path}/restricted-uses"), _use
+    return found, [line for one in found["data"] for line in lines(one)] or ["Nobody has asked."]
 
 
-@kb.command("terms")
-def terms_command(
+@asks(kb, "terms")
+async def terms_command(
+    api: Api,
     base: BaseArgument,
     confirm: Annotated[list[str] | None, typer.Option(help="A word or phrase that is a name. May be repeated.")] = None,
     allow: Annotated[list[str] | None, typer.Option(help="A word that restricted readers may be told.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Neither any more.")] = None,
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """List the names that the documents of a base of yours give, and correct them."""
     confirmed, allowed, dropped = (set(words or ()) for words in (confirm, allow, drop))
-
-    async def ask(api: Api) -> Object:
-        path = f"/knowledge-bases/{await id_of(api, ['/knowledge-bases'], base)}/restricted-terms"
-        found = await api.get(path)
-        if not confirmed and not allowed and not dropped:
-            return found
+    path = f"{await _path(api, base)}/restricted-terms"
+    found = await api.get(path)
+    if confirmed or allowed or dropped:
         now = {
             "confirmed": sorted({*found["confirmed"], *confirmed} - allowed - dropped),
             "allowed": sorted({*found["allowed"], *allowed} - confirmed - dropped),
         }
-        return await api.ask("PUT", path, json=now)
-
-    show(CommandOptions(data, key, json), ask, _terms)
+        found = await api.ask("PUT", path, json=now)
+    return found, _terms(found)
 
 
 def _terms(found: Object) -> list[str]:

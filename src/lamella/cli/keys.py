@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api
-from lamella.cli.api_commands import CommandOptions, JsonOption, moment, show, whole
-from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.cli.api_commands import Answer, asks, moment, whole
+from lamella.cli.main import cli
 from lamella.client import Object
 
 keys = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Your API keys.")
@@ -18,53 +18,40 @@ cli.add_typer(keys, name="keys")
 ONCE = "This key is shown only once. Store it in a safe place."
 
 
-@keys.command("list")
-def list_command(data: DataOption = None, key: KeyOption = None, json: JsonOption = False) -> None:
+@asks(keys, "list")
+async def list_command(api: Api) -> Answer:
     """List your keys, the oldest first; a revoked one stays in the list."""
-    show(
-        CommandOptions(data, key, json),
-        lambda api: whole(api, "/keys"),
-        lambda found: [key_line(one) for one in found["data"]],
-    )
+    found = await whole(api, "/keys")
+    return found, [key_line(one) for one in found["data"]]
 
 
-@keys.command("create")
-def create_command(
+@asks(keys, "create")
+async def create_command(
+    api: Api,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the key, such as the device.")],
     scope: Annotated[
         list[str] | None, typer.Option(help="read, write or manage; may be repeated. Default: all scopes of your key.")
     ] = None,
     days: Annotated[int | None, typer.Option(min=1, max=36_500, help="Days until it expires. Default: never.")] = None,
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Create a key. It is printed only once."""
     body: Object = {"name": name}
     if scope:
         body["scopes"] = scope
     if days is not None:
         body["expires_at"] = (datetime.now(UTC) + timedelta(days=days)).isoformat()
-
-    async def ask(api: Api) -> Object:
-        return await api.post("/keys", body)
-
-    show(CommandOptions(data, key, json), ask, new_key)
+    found = await api.post("/keys", body)
+    return found, new_key(found)
 
 
-@keys.command("revoke")
-def revoke_command(
+@asks(keys, "revoke")
+async def revoke_command(
+    api: Api,
     key_id: Annotated[str, typer.Argument(metavar="KEY", help="The id of a key.")],
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Revoke a key. It stops working at once."""
-
-    async def ask(api: Api) -> Object:
-        return await api.ask("DELETE", f"/keys/{key_id}")
-
-    show(CommandOptions(data, key, json), ask, lambda found: [key_line(found)])
+    found = await api.ask("DELETE", f"/keys/{key_id}")
+    return found, [key_line(found)]
 
 
 def new_key(found: Object) -> list[str]:

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api
-from lamella.cli.api_commands import CommandOptions, JsonOption, moment, show, whole
+from lamella.cli.api_commands import Answer, asks, moment, whole
 from lamella.cli.inspect import newest
-from lamella.cli.main import DataOption, KeyOption, cli
+from lamella.cli.main import cli
 from lamella.client import Object
 from lamella.core.tokens import short
 
@@ -19,25 +19,21 @@ cli.add_typer(sessions, name="sessions")
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The id of a session.")]
 
 
-@sessions.command("list")
-def list_command(
+@asks(sessions, "list")
+async def list_command(
+    api: Api,
     conversation: Annotated[
         str | None, typer.Argument(metavar="[CONVERSATION]", help="Default: the newest conversation.")
     ] = None,
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """List the sessions of a conversation, the oldest first."""
-
-    async def ask(api: Api) -> Object:
-        return await whole(api, f"/conversations/{conversation or await newest(api)}/sessions")
-
-    show(CommandOptions(data, key, json), ask, lambda found: [_session(one) for one in found["data"]])
+    found = await whole(api, f"/conversations/{conversation or await newest(api)}/sessions")
+    return found, [_session(one) for one in found["data"]]
 
 
-@sessions.command("search")
-def search_command(
+@asks(sessions, "search")
+async def search_command(
+    api: Api,
     words: Annotated[
         list[str],
         typer.Argument(
@@ -48,41 +44,25 @@ def search_command(
         str | None, typer.Option("-c", "--conversation", help="Search this one. Default: all.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100, help="Passages at most.")] = 20,
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Answer:
     """Search messages by words and by meaning."""
     query = {"q": " ".join(words), "limit": limit} | ({"conversation_id": conversation} if conversation else {})
-
-    async def ask(api: Api) -> Object:
-        return await api.get("/sessions/search", **query)
-
-    show(CommandOptions(data, key, json), ask, _hits)
+    found = await api.get("/sessions/search", **query)
+    return found, _hits(found)
 
 
-@sessions.command("resume")
-def resume_command(
-    session: SessionArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
-) -> None:
+@asks(sessions, "resume")
+async def resume_command(api: Api, session: SessionArgument) -> Answer:
     """Continue an earlier session, as /resume does."""
-
-    async def ask(api: Api) -> Object:
-        return await api.post(f"/sessions/{session}/resume", {})
-
-    show(CommandOptions(data, key, json), ask, _answered)
+    found = await api.post(f"/sessions/{session}/resume", {})
+    return found, _answered(found)
 
 
-@sessions.command("undo")
-def undo_command(
-    session: SessionArgument, data: DataOption = None, key: KeyOption = None, json: JsonOption = False
-) -> None:
+@asks(sessions, "undo")
+async def undo_command(api: Api, session: SessionArgument) -> Answer:
     """Take the newest compaction back. Name the session that it closed or opened."""
-
-    async def ask(api: Api) -> Object:
-        return await api.post(f"/sessions/{session}/undo", {})
-
-    show(CommandOptions(data, key, json), ask, _answered)
+    found = await api.post(f"/sessions/{session}/undo", {})
+    return found, _answered(found)
 
 
 def _session(one: Object) -> str:
