@@ -10,43 +10,37 @@ from typing import Annotated
 import typer
 
 from lamella.cli.api import Api, open_api
-from lamella.cli.api_commands import CommandOptions, JsonOption, moment, show
+from lamella.cli.api_commands import Answer, asks, moment
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, KeyOption, cli
 from lamella.client import Object
 from lamella.core.json import decode_object
 from lamella.core.tokens import percent, short
-from lamella.settings import read_settings
+from lamella.settings import Settings, read_settings
 
 TITLE = 40
 """Characters of a line's title in the list."""
 
 
-@cli.command("clients")
-def clients_command(
-    limit: Annotated[int, typer.Option(min=1, max=100, help="Lines at most.")] = 20,
-    data: DataOption = None,
-    key: KeyOption = None,
-    json: JsonOption = False,
-) -> None:
+@asks(cli, "clients")
+async def clients_command(
+    api: Api, limit: Annotated[int, typer.Option(min=1, max=100, help="Lines at most.")] = 20
+) -> Answer:
     """List the conversations of clients, the newest first: turns, share read from the cache, breaks, cost."""
-
-    async def ask(api: Api) -> Object:
-        return await api.get("/lines", limit=limit)
-
-    show(CommandOptions(data, key, json), ask, lambda found: list(_listed(found["data"])))
+    found = await api.get("/lines", limit=limit)
+    return found, list(_listed(found["data"]))
 
 
 @cli.command("tail")
 def tail_command(data: DataOption = None, key: KeyOption = None) -> None:
     """Show the requests of clients as they come, each with why it read what it read. Ctrl-C ends it."""
     configure_logs()
-    asyncio.run(_tail(CommandOptions(data, key, json=False)))
+    asyncio.run(_tail(read_settings(data=data, key=key)))
 
 
-async def _tail(options: CommandOptions) -> None:
+async def _tail(settings: Settings) -> None:
     async with (
-        open_api(read_settings(data=options.data, key=options.key)) as api,
+        open_api(settings) as api,
         api.events("GET", "/lines/live", timeout=None) as events,
     ):
         async for _, text in events:
