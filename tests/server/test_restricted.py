@@ -290,6 +290,7 @@ async def test_an_owner_sees_what_a_reader_would_be_told_and_who_asked(
 
 async def test_the_preview_of_ones_own_base_over_http(app: App, client: ServerClient, second: ScriptedModel) -> None:
     base = (await client.post("/knowledge-bases", {"name": "Mine"}))["id"]
+    await app.knowledge.restricted.answers.ready()
     path = f"/knowledge-bases/{base}/restricted-preview"
     assert (await client.post(path, {"query": "Rent?"}))["safe"]["reason"] == "no_documents"
     await add(app, base, SECRET, "a.md", owner=LOCAL_OWNER)
