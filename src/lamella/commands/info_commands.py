@@ -60,17 +60,7 @@ class Status:
         if waiting:
             lines.append("1 message waits." if waiting == 1 else f"{waiting} messages wait.")
         data: JsonObject = {
-            "model": now.model,
-            "caution": now.caution,
-            "effort": now.effort,
-            "effort_note": now.asked.note or None,
-            "session": {"id": now.session.id, "number": now.session.number},
-            "messages": now.messages,
-            "context": now.tokens,
-            "measured": now.measured,
-            "budget": now.budget,
-            "cache_read": now.last.cache_read if now.last else 0,
-            "cache_write": now.last.cache_write if now.last else 0,
+            **_window_json(now),
             "cost": totals.cost,
             "cost_estimated": totals.estimated,
             "compacting": compacting,
@@ -84,6 +74,23 @@ class Status:
             **outlook_json(ahead),
         }
         return Answer("\n".join(lines), data)
+
+
+def _window_json(now: WindowState) -> JsonObject:
+    """The state of the window, for programs."""
+    return {
+        "model": now.model,
+        "caution": now.caution,
+        "effort": now.effort,
+        "effort_note": now.asked.note or None,
+        "session": {"id": now.session.id, "number": now.session.number},
+        "messages": now.messages,
+        "context": now.tokens,
+        "measured": now.measured,
+        "budget": now.budget,
+        "cache_read": now.last.cache_read if now.last else 0,
+        "cache_write": now.last.cache_write if now.last else 0,
+    }
 
 
 def retention_lines(keeps: Retention, expired: ExpiredCounts) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -67,9 +67,3 @@ class Decision:
     why: str
     numbers: Mapping[str, float] = field(default_factory=dict)
     first_changed: str | None = None
-
-
-def window_start(decisions: Sequence[Decision]) -> str | None:
-    """The last turn before the window, by the newest session. Returns None if the window begins with the first turn."""
-    starts = [decision.outcome for decision in decisions if decision.kind is DecisionKind.SESSION]
-    return (starts[-1] or None) if starts else None

@@ -20,8 +20,6 @@ from simplemma.strategies.dictionaries.dictionary_factory import DefaultDictiona
 from lamella.guard.language import CODES, language
 from lamella.guard.lexicon import Lexicon
 
-PACKAGES = ("wordfreq", "simplemma")
-
 LEAST_FREQUENCY = 2.6
 """Zipf, log10 per billion words: rarer words may not be said. At 3.5 fewer honest sentences are kept."""
 
