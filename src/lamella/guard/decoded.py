@@ -81,7 +81,7 @@ class Automaton:
         return following or 0
 
 
-class Searched:
+class SearchedTexts:
     """What is searched for: `letters` as they compare, and `steps` from one Latin letter to the next.
 
     Steps are the same for each alphabet that was moved on by some letters: `bc` and `op` are one step apart.
@@ -111,7 +111,7 @@ def latin_of(character: str) -> str:
     return "".join(letter for letter in fold(character).text if "a" <= letter <= "z")
 
 
-class Reader(Protocol):
+class LetterReader(Protocol):
     """Reads a text character by character."""
 
     def read(self, character: str, start: int, end: int) -> Place | None:
@@ -211,7 +211,7 @@ class Shifted:
 class Many:
     """Several readers of one text."""
 
-    def __init__(self, readers: Iterable[Reader]) -> None:
+    def __init__(self, readers: Iterable[LetterReader]) -> None:
         self._readers = tuple(readers)
 
     def read(self, character: str, start: int, end: int) -> Place | None:
@@ -237,10 +237,10 @@ class Many:
             reader.forget()
 
 
-class Told:
+class DecodedText:
     """What a code says: letters, and from `LONG_ENOUGH` characters on a code again."""
 
-    def __init__(self, searched: Searched, depth: int) -> None:
+    def __init__(self, searched: SearchedTexts, depth: int) -> None:
         self._searched = searched
         self._depth = depth
         self._letters = Many([Letters(searched.letters), Shifted(searched.steps)])
@@ -283,7 +283,7 @@ class Told:
 _TEXT = frozenset(range(32, 127)) | frozenset(b"\0\t\n\r")
 
 
-class Blocks:
+class EncodedBlocks:
     """Characters that write bits, `width` each, in blocks of whole bytes: base64, base32, hex and ones and zeros.
 
     Where the first block begins is not known, so blocks are read from each of their places. `between` may stand
@@ -292,7 +292,7 @@ class Blocks:
 
     def __init__(
         self,
-        searched: Searched,
+        searched: SearchedTexts,
         depth: int,
         alphabet: Mapping[str, int],
         width: int,
@@ -310,7 +310,7 @@ class Blocks:
         self._between = frozenset(between)
         self._restart = frozenset(restart)
         self._backwards = backwards
-        self._told = [Told(searched, depth) for _ in range(size)]
+        self._told = [DecodedText(searched, depth) for _ in range(size)]
         self._is_ascii = searched.is_ascii or backwards
         self._rest = [b""] * size
         self._bits = self._count = 0
@@ -410,10 +410,10 @@ LONGEST_LETTER = 3
 """Bytes of a letter of which the last is not there yet."""
 
 
-class Numbers:
+class EncodedNumbers:
     """Numbers that are characters: `65 115 107`, `&#65;&#115;`, `\\101\\163`, or ones and zeros in groups."""
 
-    def __init__(self, told: Told, base: int) -> None:
+    def __init__(self, told: DecodedText, base: int) -> None:
         self._told = told
         self._base = base
         self._digits = frozenset(string.digits[:base])
@@ -461,7 +461,7 @@ MOST_BETWEEN = 12
 class Morse:
     """Letters in long and short signs, with a blank or a bar after each: `.- ... -.-`."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: DecodedText) -> None:
         self._told = told
         self._signs = ""
         self._start = 0
@@ -515,21 +515,21 @@ _BLANKS = " \t\r\n\"'"
 _BETWEEN_HEX = _BLANKS + "=,;:.%\\-{}&#+()[]"
 
 
-def codes(searched: Searched, depth: int = 1) -> Iterator[Reader]:
+def codes(searched: SearchedTexts, depth: int = 1) -> Iterator[LetterReader]:
     """Readers of all codes."""
 
-    yield Blocks(searched, depth, _BASE64, 6, 4, _BLANKS, restart="=")
-    yield Blocks(searched, depth, _BASE64, 6, 4, _BLANKS, restart="=", backwards=True)
-    yield Blocks(searched, depth, _BASE32, 5, 8, _BLANKS, restart="=")
-    yield Blocks(searched, depth, _HEX, 4, 2, _BETWEEN_HEX, restart="xXuU=")
-    yield Blocks(searched, depth, _HEX, 4, 2, _BETWEEN_HEX, backwards=True)
-    yield Blocks(searched, depth, _BITS, 1, 8, _BLANKS + ",;.")
-    yield Numbers(Told(searched, depth), 10)
-    yield Numbers(Told(searched, depth), 8)
-    yield Numbers(Told(searched, depth), 2)
-    yield Morse(Told(searched, depth))
+    yield EncodedBlocks(searched, depth, _BASE64, 6, 4, _BLANKS, restart="=")
+    yield EncodedBlocks(searched, depth, _BASE64, 6, 4, _BLANKS, restart="=", backwards=True)
+    yield EncodedBlocks(searched, depth, _BASE32, 5, 8, _BLANKS, restart="=")
+    yield EncodedBlocks(searched, depth, _HEX, 4, 2, _BETWEEN_HEX, restart="xXuU=")
+    yield EncodedBlocks(searched, depth, _HEX, 4, 2, _BETWEEN_HEX, backwards=True)
+    yield EncodedBlocks(searched, depth, _BITS, 1, 8, _BLANKS + ",;.")
+    yield EncodedNumbers(DecodedText(searched, depth), 10)
+    yield EncodedNumbers(DecodedText(searched, depth), 8)
+    yield EncodedNumbers(DecodedText(searched, depth), 2)
+    yield Morse(DecodedText(searched, depth))
 
 
-def readers(searched: Searched) -> Sequence[Reader]:
+def readers(searched: SearchedTexts) -> Sequence[LetterReader]:
     """Readers of a text: of its letters as they are written, and of all codes."""
     return (Letters(searched.letters), Shifted(searched.steps), *codes(searched))

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from lamella.guard.decoded import Place, Searched, latin_of, readers
+from lamella.guard.decoded import Place, SearchedTexts, latin_of, readers
 from lamella.guard.letters import FUNCTION_WORDS, fold, is_ideograph, letters_of, words_of
 
 RUN = 6
@@ -39,7 +39,7 @@ class KeptBack:
         found = {run.keys: run for text in texts for run in _runs(text) if _tells(run.keys) and run.keys not in spoken}
         self.runs = frozenset(found)
         orders = [order for run in found.values() for order in _orders(run)]
-        self.searched = Searched(
+        self.searched = SearchedTexts(
             {_letters(order) for order in orders}, {"".join(map(latin_of, order)) for order in orders}
         )
 

@@ -164,17 +164,17 @@ class Shown:
         return False
 
 
-def _is_covered(said: int, of: int) -> bool:
-    return said >= FEWEST_COVERED and said >= MOST_COVERED * of
+def _is_covered(count: int, of: int) -> bool:
+    return count >= FEWEST_COVERED and count >= MOST_COVERED * of
 
 
-def _has_run(said: Sequence[str], sentence: Sequence[str]) -> bool:
+def _has_run(stems: Sequence[str], sentence: Sequence[str]) -> bool:
     """Whether `LONGEST_RUN` words of a sentence are said in its order, with small gaps on both sides."""
     places: defaultdict[str, list[int]] = defaultdict(list)
     for at, stem in enumerate(sentence):
         places[stem].append(at)
     longest: dict[tuple[int, int], int] = {}
-    for at, stem in enumerate(said):
+    for at, stem in enumerate(stems):
         for place in places.get(stem, ()):
             before = (
                 longest.get((at - back, place - step), 0)
@@ -198,10 +198,10 @@ def title_stems(title: str, lexicon: Lexicon) -> frozenset[str]:
 
 
 def release(
-    said: str, lexicon: Lexicon, terms: ProtectedTerms, shown: Shown, told: Sequence[frozenset[str]] = ()
+    answer: str, lexicon: Lexicon, terms: ProtectedTerms, shown: Shown, told: Sequence[frozenset[str]] = ()
 ) -> Release:
     """What may leave of an answer. `told[n]` are the content words that its reader got of passage `n` before."""
-    read = list(sentence_tokens(said, lexicon))
+    read = list(sentence_tokens(answer, lexicon))
     checked = [_checked(sentence, lexicon, terms, shown) for sentence in read]
     sentences = tuple(_uncovered([one for one in checked if one is not None], shown, told))
     named = sum(CutReason.NAME in one.cuts for one in sentences)
@@ -330,23 +330,23 @@ def composed(pieces: Sequence[str], lexicon: Lexicon) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReleasedWords:
     """What an answer tells of a passage: the passage's content words that leave, and the sentences that say them."""
 
     words: frozenset[str] = frozenset()
     sentences: tuple[str, ...] = ()
 
 
-def told_by(made: Release, shown: Shown) -> dict[int, Told]:
+def told_by(release_of_answer: Release, shown: Shown) -> dict[int, ReleasedWords]:
     """What leaves of each passage, by its number; a passage of which nothing leaves is left out."""
-    told: defaultdict[int, Told] = defaultdict(Told)
-    for one in made.sentences if made.released else ():
-        said: defaultdict[int, set[str]] = defaultdict(set)
+    leaving: defaultdict[int, ReleasedWords] = defaultdict(ReleasedWords)
+    for one in release_of_answer.sentences if release_of_answer.released else ():
+        by_passage: defaultdict[int, set[str]] = defaultdict(set)
         for number in shown.holding(one.stems) if one.text else ():
-            said[shown.owners[number]] |= set(one.stems) & set(shown.sentences[number])
-        for owner, words in said.items():
-            told[owner] = Told(told[owner].words | words, (*told[owner].sentences, one.text))
-    return dict(told)
+            by_passage[shown.owners[number]] |= set(one.stems) & set(shown.sentences[number])
+        for owner, words in by_passage.items():
+            leaving[owner] = ReleasedWords(leaving[owner].words | words, (*leaving[owner].sentences, one.text))
+    return dict(leaving)
 
 
 def _uncovered(sentences: Sequence[Checked], shown: Shown, told: Sequence[frozenset[str]]) -> Iterator[Checked]:

@@ -28,7 +28,7 @@ from lamella.guard.release import (
     NOTHING,
     Checked,
     Release,
-    Told,
+    ReleasedWords,
     release,
     released_choices,
     released_existence,
@@ -136,7 +136,7 @@ class Answered:
     confidence: float | None = None
     removed: tuple[str, ...] = ()
     sentences: tuple[Checked, ...] = field(default=(), repr=False)
-    told: Mapping[str, Told] = field(default_factory=dict, repr=False)
+    told: Mapping[str, ReleasedWords] = field(default_factory=dict, repr=False)
     """What leaves of which passage, by the id of its chunk."""
 
     short: bool = False
