@@ -129,6 +129,9 @@ class Settings(EngineSettings, BaseSettings):
     models: Path | None = Field(
         None, description="A JSON file of models. Its prices, windows and cache rules override the shipped table."
     )
+    upstreams: Path | None = Field(
+        None, description="A TOML file of upstreams for clients of other APIs. Unset: the configured providers."
+    )
     anthropic_api_key: SecretStr | None = Field(
         None, validation_alias=_shared("ANTHROPIC_API_KEY"), description="API key for Anthropic."
     )

@@ -27,7 +27,7 @@ from lamella.app.library import Library
 from lamella.app.providers import Models, Providers
 from lamella.app.request_map import RequestMap, map_request
 from lamella.app.retention import RetentionJob
-from lamella.app.upstreams import Upstreams
+from lamella.app.upstreams import UpstreamRow, Upstreams, read_upstreams
 from lamella.cache.ledger import Ledger
 from lamella.chat import Chat, OutgoingMessage
 from lamella.chat.dynamic_context import Blocks, DynamicContexts
@@ -277,6 +277,7 @@ async def open_app(
     configs = read_servers(settings.mcp_servers, environment())
     mcp = McpServers(configs)
     more_tools = (*more_tools, *registered_tools(), *web_tools(settings))
+    upstreams = read_upstreams(settings.upstreams, environment())
     async with AsyncExitStack() as stack:
         stack.enter_context(_locked_folder(settings.data))
         clock = clock or SystemClock()
@@ -285,7 +286,7 @@ async def open_app(
         _check_settings(served.main, settings)
         ledger = await stack.enter_async_context(kept_ledger(SqlCacheEntries(store.database), clock))
         own = _Own(settings, tables, blocks, headers, tools, more_tools, mcp, bool(configs))
-        gateway = await _gateway(stack, store, served, ledger, clock, ids)
+        gateway = await _gateway(stack, settings, upstreams, store, served, ledger, clock, ids)
         app = _wired(own, store, served, ledger, gateway, clock, ids)
         await app.uploads.sweep(await store.files.file_ids())
         await stack.enter_async_context(mcp.open())
@@ -320,12 +321,21 @@ async def _opened_store(stack: AsyncExitStack, settings: Settings, clock: Clock,
 
 
 async def _gateway(
-    stack: AsyncExitStack, store: Store, served: ServedModels, ledger: Ledger, clock: Clock, ids: Ids
+    stack: AsyncExitStack,
+    settings: Settings,
+    rows: tuple[UpstreamRow, ...],
+    store: Store,
+    served: ServedModels,
+    ledger: Ledger,
+    clock: Clock,
+    ids: Ids,
 ) -> GatewayParts:
-    """The parts of the gateway: the providers' servers, and the recorder of its requests."""
-    upstreams = Upstreams(served.main if isinstance(served.main, Providers) else None, served.table)
+    """The parts of the gateway: its upstreams, and the recorder of its requests."""
+    providers = served.main if isinstance(served.main, Providers) else None
+    upstreams = Upstreams(rows, providers, served.table, settings.provider_timeout)
     stack.push_async_callback(upstreams.close)
-    return GatewayParts(upstreams.find, await stack.enter_async_context(recording(store, ledger, clock, ids)), clock)
+    recorder = await stack.enter_async_context(recording(store, ledger, clock, ids))
+    return GatewayParts(upstreams.find, recorder, clock, upstreams.names())
 
 
 def _wired(

@@ -1,22 +1,47 @@
-"""The upstreams of the gateway: which server a client's request goes to, by its dialect and its model."""
+"""The upstreams of the gateway: which server a client's request goes to, by its dialect and its model.
+
+Without a file they are the configured providers. `LAMELLA_UPSTREAMS` names a TOML file with any number of them:
+
+    [[upstream]]
+    name = "work"
+    url = "https://api.anthropic.com"
+    key_variable = "ANTHROPIC_API_KEY"
+    dialects = ["messages"]
+    models = ["claude-*"]
+    aliases = { "claude-haiku-*" = "claude-haiku-5-5", "fast" = "claude-haiku-5-5" }
+
+The first whose dialects and models fit gets a request. An alias gives a model another name there; a `*` in it stands
+for what the star of the caller's name stood for.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from lamella.app.providers import Providers
-from lamella.core.errors import NotFound
+from lamella.core.errors import ConfigurationError, NotFound
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.exchange import Route
 from lamella.llm.model_table import ModelTable
 from lamella.llm.upstream import Upstream
 
-_PROVIDERS = {
-    Dialect.MESSAGES: "anthropic",
-    Dialect.CHAT: "openai",
-    Dialect.RESPONSES: "openai",
-    Dialect.EMBEDDINGS: "openai",
+SETTING = "LAMELLA_UPSTREAMS"
+DialectName = Literal["messages", "chat", "responses", "embeddings"]
+_DIALECTS: Mapping[DialectName, Dialect] = {
+    "messages": Dialect.MESSAGES,
+    "chat": Dialect.CHAT,
+    "responses": Dialect.RESPONSES,
+    "embeddings": Dialect.EMBEDDINGS,
 }
+_PROVIDERS = {dialect: "anthropic" if dialect is Dialect.MESSAGES else "openai" for dialect in Dialect}
 _PATHS = {
     Dialect.MESSAGES: "/v1/messages",
     Dialect.CHAT: "/chat/completions",
@@ -25,33 +50,125 @@ _PATHS = {
 }
 
 
-class Upstreams:
-    """The configured providers as upstreams. Without any, the demonstration answers every name in every dialect."""
+class UpstreamRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One upstream of the file. `url` is the base URL of the vendor's library there."""
 
-    def __init__(self, providers: Providers | None, table: ModelTable) -> None:
+    name: str
+    url: str
+    dialects: tuple[DialectName, ...]
+    key: str = ""
+    key_variable: str = ""
+    models: tuple[str, ...] = ("*",)
+    aliases: dict[str, str] = {}
+
+    def named(self, model: str) -> str | None:
+        """The model's name there; None if it is not served there."""
+        for pattern, name in sorted(self.aliases.items(), key=lambda one: "*" in one[0]):
+            if (found := _matched(pattern, model)) is not None:
+                return name.replace("*", found)
+        return model if any(_matched(pattern, model) is not None for pattern in self.models) else None
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    upstream: tuple[UpstreamRow, ...]
+
+
+def _matched(pattern: str, model: str) -> str | None:
+    """What the star of a pattern stands for in a name; "" for a pattern without one, None if the name does not fit."""
+    before, star, after = pattern.partition("*")
+    found = re.fullmatch(f"{re.escape(before)}{'(.*)' if star else '()'}{re.escape(after)}", model)
+    return found[1] if found else None
+
+
+def read_upstreams(path: Path | None, environment: Mapping[str, str]) -> tuple[UpstreamRow, ...]:
+    """The upstreams of a file, each with its key. Raises `ConfigurationError` for a file that can't be used."""
+    if path is None:
+        return ()
+    hint = "docs/reference/upstreams.md has an example."
+    try:
+        rows = msgspec.convert(tomllib.loads(path.read_text()), _File).upstream
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be read: {error.strerror}.", hint=hint, param=SETTING) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise ConfigurationError(f"{path}: {error}.", hint=hint, param=SETTING) from None
+    found = []
+    for row in rows:
+        key = row.key or environment.get(row.key_variable, "")
+        if row.key_variable and not key:
+            raise ConfigurationError(
+                f"{path}: the key of “{row.name}” is not set: {row.key_variable} is empty.", hint=hint, param=SETTING
+            )
+        if not row.url.startswith(("http://", "https://")):
+            raise ConfigurationError(
+                f"{path}: “{row.url}” of “{row.name}” is no HTTP address.", hint=hint, param=SETTING
+            )
+        found.append(msgspec.structs.replace(row, key=key))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A server, our key there, and the model's name there. `account` names the cache that it keeps for us."""
+
+    provider: str
+    url: str
+    key: str
+    account: str
+    model: str
+
+
+class Upstreams:
+    """The upstreams of a deployment: those of its file, else its providers. Without any, the demonstration answers
+    every name in every dialect. `timeout` is in seconds of silence.
+    """
+
+    def __init__(
+        self, rows: tuple[UpstreamRow, ...], providers: Providers | None, table: ModelTable, timeout: float
+    ) -> None:
+        self._rows = rows
         self._providers = providers
         self._table = table
+        self._timeout = timeout
         self._connections: dict[str, Upstream] = {}
 
     async def find(self, dialect: Dialect, model: str) -> Route:
         """Where requests to this model go in this dialect. Raises `NotFound`."""
+        target = self._of_file(dialect, model) if self._rows else await self._of_providers(dialect, model)
+        facts = replace(self._table.facts(target.model, _PROVIDERS[dialect]), name=target.model)
+        if target.url not in self._connections:
+            self._connections[target.url] = Upstream(target.provider, target.url, self._timeout)
+        return Route(self._connections[target.url], _PATHS[dialect], target.key, target.model, target.account, facts)
+
+    def _of_file(self, dialect: Dialect, model: str) -> _Target:
+        for row in self._rows:
+            name = row.named(model) if dialect in (_DIALECTS[one] for one in row.dialects) else None
+            if name is not None:
+                account = f"{row.url}#{blake2b(row.key.encode(), digest_size=8).hexdigest()}"
+                return _Target(row.name, row.url, row.key or "no-key", account, name)
+        raise NotFound(
+            f"No upstream of this server has the model “{model[:80]}” in this API.",
+            hint=f"The operator adds it to the file that {SETTING} names.",
+            param="model",
+        )
+
+    async def _of_providers(self, dialect: Dialect, model: str) -> _Target:
         provider, providers = _PROVIDERS[dialect], self._providers
         endpoint = await providers.endpoint(provider) if providers is not None else None
         if providers is None or endpoint is None:
             raise NotFound(
                 f"No upstream of this server speaks to “{model[:80]}” in this API.",
-                hint=f"The operator sets {provider.upper()}_API_KEY, or {provider.upper()}_BASE_URL.",
+                hint=f"The operator sets {provider.upper()}_API_KEY or {provider.upper()}_BASE_URL, or {SETTING}.",
                 param="model",
             )
-        name = model
-        if providers.is_demonstration and model not in self._table.names():
-            name = providers.default
-        facts = replace(self._table.facts(name, provider), name=name)
-        if endpoint.base_url not in self._connections:
-            named = {"anthropic": "Anthropic", "openai": "OpenAI"}[provider]
-            self._connections[endpoint.base_url] = Upstream(named, endpoint.base_url, endpoint.timeout)
-        connection = self._connections[endpoint.base_url]
-        return Route(connection, _PATHS[dialect], endpoint.key, name, endpoint.account, facts)
+        is_unknown = providers.is_demonstration and model not in self._table.names()
+        named = {"anthropic": "Anthropic", "openai": "OpenAI"}[provider]
+        name = providers.default if is_unknown else model
+        return _Target(named, endpoint.base_url, endpoint.key, endpoint.account, name)
+
+    def names(self) -> tuple[str, ...]:
+        """The models that the file names without a star, for lists."""
+        names = [name for row in self._rows for name in (*row.models, *row.aliases) if "*" not in name]
+        return tuple(dict.fromkeys(names))
 
     async def close(self) -> None:
         """Close all connections."""

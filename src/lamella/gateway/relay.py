@@ -134,6 +134,8 @@ class GatewayParts:
     """Where requests to a model go. Raises `NotFound`."""
     recorder: LineRecorder
     clock: Clock
+    names: tuple[str, ...] = ()
+    """Models that the upstreams name, for lists."""
     adds_markers: bool = True
     asks_for_usage: bool = True
 

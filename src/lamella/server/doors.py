@@ -96,7 +96,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 async def _models(request: Request) -> JSONResponse:
     """The models to choose from, in one list that the libraries of both vendors read."""
     app: App = request.scope["state"]["lamella"]
-    names = app.models.names()
+    names = list(dict.fromkeys([*app.gateway.names, *app.models.names()]))
     data: list[dict[str, Any]] = [
         {
             "id": name,

@@ -1,0 +1,105 @@
+"""Which upstream a request goes to, and under what name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lamella.app.upstreams import UpstreamRow, Upstreams, read_upstreams
+from lamella.core.errors import ConfigurationError, NotFound
+from lamella.gateway.dialects import Dialect
+from lamella.llm.model_table import ModelTable
+from lamella.server.testing import served
+from lamella.settings import read_settings
+
+from .upstream_server import upstream_server
+
+pytestmark = pytest.mark.anyio
+FILE = """
+[[upstream]]
+name = "work"
+url = "https://one.example"
+key_variable = "WORK_KEY"
+dialects = ["messages"]
+models = ["claude-*"]
+aliases = { "claude-haiku-*" = "claude-haiku-5-5", "fast" = "claude-haiku-5-5", "eu/*" = "claude-*" }
+
+[[upstream]]
+name = "home"
+url = "https://two.example/v1"
+dialects = ["chat", "responses"]
+aliases = { "gpt-4o*" = "local*" }
+"""
+
+
+async def routed(tmp_path: Path, dialect: Dialect, model: str) -> tuple[str, str, str]:
+    path = tmp_path / "upstreams.toml"
+    path.write_text(FILE)
+    upstreams = Upstreams(read_upstreams(path, {"WORK_KEY": "sk-1"}), None, ModelTable.shipped(), 1.0)
+    route = await upstreams.find(dialect, model)
+    return route.connection.base_url, route.model, route.key
+
+
+async def test_the_first_that_fits_gets_it_under_its_name_there(tmp_path: Path) -> None:
+    one, two = "https://one.example", "https://two.example/v1"
+    messages, chat = Dialect.MESSAGES, Dialect.CHAT
+    assert await routed(tmp_path, messages, "claude-opus-5-5") == (one, "claude-opus-5-5", "sk-1")
+    assert await routed(tmp_path, messages, "claude-haiku-4-5-20251001") == (one, "claude-haiku-5-5", "sk-1")
+    assert await routed(tmp_path, messages, "fast") == (one, "claude-haiku-5-5", "sk-1")
+    assert await routed(tmp_path, messages, "eu/opus-5-5") == (one, "claude-opus-5-5", "sk-1")
+    assert await routed(tmp_path, chat, "anything") == (two, "anything", "no-key")
+    assert await routed(tmp_path, chat, "gpt-4o-mini") == (two, "local-mini", "no-key")
+    for dialect, model in ((messages, "gpt-6.1-terra"), (Dialect.EMBEDDINGS, "anything")):
+        with pytest.raises(NotFound, match="No upstream"):
+            await routed(tmp_path, dialect, model)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[upstream]]\nname = 1", "Expected `str`"),
+        ("[[upstream]]\nname = 'a'\nurl = 'x'\ndialects = []\nmodles = []", "unknown field `modles`"),
+        ("[[upstream]]\nname = 'a'\nurl = 'x'\ndialects = ['smtp']", "Invalid enum value 'smtp'"),
+        ("[[upstream]]\nname = 'a'\nurl = 'x'\ndialects = ['chat']", "“x” of “a” is no HTTP address"),
+        ("[[upstream]]\nname='a'\nurl='http://x'\ndialects=['chat']\nkey_variable='NO'", "NO is empty"),
+        ("[[", "Invalid"),
+    ],
+)
+def test_a_file_that_can_not_be_used_is_named_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "upstreams.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        read_upstreams(path, {})
+    assert str(path) in caught.value.message
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"can't be read: No such file"):
+        read_upstreams(tmp_path / "no.toml", {})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "model", "fits"),
+    [("*", "x", True), ("a*b", "axxb", True), ("a*b", "ab", True), ("a*b", "aba", False), ("a.c", "abc", False)],
+)
+def test_a_star_stands_for_anything_and_nothing_else_does(pattern: str, model: str, fits: bool) -> None:
+    row = UpstreamRow(name="a", url="http://a", dialects=("chat",), models=(pattern,))
+    assert (row.named(model) is not None) is fits
+
+
+async def test_a_request_goes_on_under_the_name_of_the_upstream(tmp_path: Path) -> None:
+    async with upstream_server() as upstream:
+        path = tmp_path / "upstreams.toml"
+        path.write_text(
+            f'[[upstream]]\nname = "a"\nurl = "{upstream.url}"\nkey = "sk-9"\ndialects = ["messages"]\n'
+            'aliases = { "claude-*" = "own-*" }\n'
+        )
+        settings = read_settings(data=tmp_path / "data", upstreams=path)
+        async with served(settings, checked=False) as (_, client):
+            body = b'{ "z": 1, "model": "claude-x", "messages": [] }'
+            answer = await client.http.post("/v1/messages", content=body, headers={"x-lamella-markers": "off"})
+            assert answer.status_code == 200
+        [got] = upstream.got
+        assert got.body == b'{"z":1,"model":"own-x","messages":[]}'
+        assert got.headers["authorization"] == "Bearer sk-9"
