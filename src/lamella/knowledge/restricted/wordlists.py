@@ -51,10 +51,11 @@ def lexicons() -> dict[str, Lexicon]:
 def _frequencies(code: str) -> Iterable[tuple[str, float]]:
     """Words with their frequency. A bin of the file holds the words of one hundredth of a zipf, the commonest first."""
     packed = files("wordfreq").joinpath("data", f"large_{code}.msgpack.gz").read_bytes()
-    bins = msgspec.msgpack.decode(gzip.decompress(packed))
-    for centibels, words in enumerate(bins[1 : round((9 - LEAST_FREQUENCY) * 100) + 2]):
+    # Most of the file are rarer words: bins are taken apart only as far as they are needed.
+    bins = msgspec.msgpack.decode(gzip.decompress(packed), type=list[msgspec.Raw])
+    for centibels, raw in enumerate(bins[1 : round((9 - LEAST_FREQUENCY) * 100) + 2]):
         zipf = 9 - centibels / 100
-        for word in words:
+        for word in msgspec.msgpack.decode(raw, type=list[str]):
             if word.replace("'", "").isalpha():
                 yield word, zipf
 
@@ -75,21 +76,29 @@ def _german(words: Mapping[str, float]) -> _German:
     small: dict[str, str] = {}
     nouns: dict[str, str] = {}
     forms: defaultdict[str, int] = defaultdict(int)
-    for form, lemma in DefaultDictionaryFactory(cache_max_size=1).get_dictionary("de").items():
-        key, base = form.casefold(), lemma.casefold()
+    for form, lemma in DefaultDictionaryFactory(cache_max_size=0).get_dictionary("de").items():
+        key = form.casefold()
         if not form[:1].isupper():
-            small[key] = base
+            if key in words:
+                small[key] = lemma.casefold()
         elif lemma[:1].isupper():
-            nouns[key] = base
+            base = lemma.casefold()
             forms[base] += key.removeprefix(base) not in ("", "s", "'")
+            if key in words:
+                nouns[key] = base
     known = {
         key
         for key, base in nouns.items()
-        if key in words and (key not in small or (base == key and _is_rather_noun(key, small[key], words)))
+        if (key not in small or (base == key and _is_rather_noun(key, small[key], words)))
     }
     alone = {key for key in known if not forms.get(key, 0) and not forms.get(key.removesuffix("s"), 0)}
-    invariant = frozenset(key for key in alone if nouns[key] in (key, key.removesuffix("s")))
-    return _German(frozenset(known), frozenset(key for key in small if key in words and key not in known), invariant)
+    invariant = {key for key in alone if nouns[key] in (key, key.removesuffix("s"))}
+    # The strings of the list, not those of the dictionary, which has many times as many and is given up here.
+    return _German(
+        frozenset(key for key in words if key in known),
+        frozenset(key for key in words if key in small and key not in known),
+        frozenset(key for key in words if key in invariant),
+    )
 
 
 def _is_rather_noun(key: str, verb: str, words: Mapping[str, float]) -> bool:
