@@ -62,8 +62,8 @@ class Language:
     glossary: frozenset[str]
     """Ordinary technical terms, of one word."""
 
-    endings: tuple[str, ...]
-    """Endings that an inflected word may have, the longest first."""
+    endings: Mapping[int, frozenset[str]]
+    """Endings that an inflected word may have, by their length, the longest first."""
 
     forms: tuple[str, ...]
     """Endings of the forms that a word list holds, the empty one too."""
@@ -132,6 +132,11 @@ def _words(value: object) -> frozenset[str]:
     return frozenset(str(entry).replace("_", " ").strip() for entry in entries)
 
 
+def _by_length(words: frozenset[str]) -> Mapping[int, frozenset[str]]:
+    lengths = sorted({len(word) for word in words}, reverse=True)
+    return {length: frozenset(word for word in words if len(word) == length) for length in lengths}
+
+
 def parsed(text: str) -> Language:
     """A language from its file; raises `tomllib.TOMLDecodeError` or KeyError for a damaged one."""
     told = tomllib.loads(text)
@@ -155,7 +160,7 @@ def parsed(text: str) -> Language:
         surnames=_words(told["surnames"]),
         spelling_alphabet=_words(told.get("spelling_alphabet", [])),
         glossary=frozenset(part for entry in _words(told["glossary"]) for part in entry.split()),
-        endings=tuple(sorted(_words(told["endings"]), key=len, reverse=True)),
+        endings=_by_length(_words(told["endings"])),
         forms=tuple(sorted(_words(told["forms"]))),
         determiners=_words(told["determiners"]),
         person_verbs=_words(told.get("person_verbs", [])),

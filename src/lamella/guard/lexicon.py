@@ -218,12 +218,11 @@ class Lexicon:
         return self._is_known(key) or self._is_form(key)
 
     def _is_form(self, key: str) -> bool:
-        for ending in self.language.endings:
-            if not key.endswith(ending) or len(key) - len(ending) < SHORTEST_STEM:
-                continue
-            stem = key.removesuffix(ending)
-            if any(self._is_known(stem + form) for form in self.language.forms):
-                return True
+        for length, endings in self.language.endings.items():
+            if len(key) - length >= SHORTEST_STEM and key[-length:] in endings:
+                stem = key[:-length]
+                if any(self._is_known(stem + form) for form in self.language.forms):
+                    return True
         return False
 
     def _is_known(self, key: str) -> bool:
@@ -279,9 +278,9 @@ class Lexicon:
 
     def stem(self, key: str) -> str:
         """What the forms of a word have in common, roughly: `terminations` and `terminated` give `terminat`."""
-        for ending in self.language.endings:
-            if key.endswith(ending) and len(key) - len(ending) >= SHORTEST_STEM:
-                return key.removesuffix(ending)
+        for length, endings in self.language.endings.items():
+            if len(key) - length >= SHORTEST_STEM and key[-length:] in endings:
+                return key[:-length]
         return key
 
     def is_content(self, key: str) -> bool:
