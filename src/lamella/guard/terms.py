@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from lamella.guard.lexicon import Lexicon, TokenKind, tokens
 from lamella.guard.names import ORDINARY, SENTENCE_ENDS, PlacedToken, named_places, placed
@@ -77,14 +78,21 @@ class ProtectedTerms:
 
     def phrase_at(self, keys: Sequence[str], at: int, lexicon: Lexicon) -> int:
         """How many of the words from here on are a name of several words or characters; 0 if they are none."""
-        if not self.phrases:
+        spaced = lexicon.language.has_spaces
+        if (keys[at] if spaced else keys[at][:1]) not in _openings(self.phrases, spaced=spaced):
             return 0
-        between = " " if lexicon.language.has_spaces else ""
+        between = " " if spaced else ""
         most = 0
         for length in range(1 if not between else 2, min(LONGEST_PHRASE, len(keys) - at) + 1):
             if between.join(keys[at : at + length]) in self.phrases:
                 most = length
         return most
+
+
+@lru_cache(maxsize=32)
+def _openings(phrases: frozenset[str], *, spaced: bool) -> frozenset[str]:
+    """The first word or character of each name of several."""
+    return frozenset(phrase.partition(" ")[0] if spaced else phrase[:1] for phrase in phrases)
 
 
 def terms_of(
