@@ -134,7 +134,7 @@ async def test_the_difference_to_the_request_before_is_told(tmp_path: Path) -> N
     place = found["difference"]
     assert (place["segment"], place["reordered"]) == ("system", False)
     assert "Speak of ships." in place["after"]
-    assert f"(block {place['block']}, byte {place['byte']})" in found["text"]
+    assert f"block {place['block']}, byte {place['byte']})" in found["text"]
     assert mapped["why"] == found["text"]
 
 

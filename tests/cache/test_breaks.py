@@ -182,7 +182,7 @@ def test_a_break_is_named_with_its_cause_and_its_byte(seed: int) -> None:
     assert found.text.startswith("0 of 12.6k tokens were read from the cache")
     assert "12.4k cached tokens were not read, $0.0713 more than reading them" in found.text
     if planted.block is not None:
-        assert f"(block {planted.block}, byte {planted.byte})" in found.text
+        assert f"block {planted.block}, byte {planted.byte})" in found.text
 
 
 def test_without_their_bytes_the_block_is_still_known() -> None:

@@ -221,6 +221,6 @@ async def test_planted_breaks_are_named(bench: str, tmp_path: Path, seed: int) -
                 pairs = enumerate(zip(old[block], new[block], strict=False))
                 byte = next(i for i, (one, other) in pairs if one != other)
                 assert (why["block"], why["byte"]) == (block, byte), (plant, planted, why["text"])
-                assert f"(block {block}, byte {byte})" in why["text"]
+                assert f"block {block}, byte {byte})" in why["text"]
             else:
                 assert why["block"] is None
