@@ -179,6 +179,10 @@ def test_a_chinese_word_of_two_frequent_characters_may_be_said_unless_it_stands_
     assert not released(said, "费用较低的方案已经通过。", "zh", titles=()).released
 
 
+def test_a_chinese_title_of_frequent_words_is_not_said() -> None:
+    assert not released("病房记录。", "患者入院。", "zh", titles=("病房记录.md",)).released
+
+
 def test_initials_halves_and_last_letters_make_no_hidden_word() -> None:
     hidden = "Ms Zorvan signed."
     for said in (

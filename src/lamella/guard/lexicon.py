@@ -289,6 +289,10 @@ class Lexicon:
             return False
         return len(key) > 1 or not self.language.has_spaces
 
+    def is_title_word(self, key: str) -> bool:
+        """Whether a word says what a title is about; Chinese titles are short, so its frequent words count too."""
+        return key not in self.language.function_words and self.frequency(key) < EVERYWHERE and len(key) > 1
+
     def words_of(self, token: Token) -> Iterator[Token]:
         """The words of a run of characters without spaces; of other languages, the token itself."""
         if self.language.has_spaces or token.text.isascii():

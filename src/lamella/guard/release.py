@@ -193,7 +193,7 @@ def title_stems(title: str, lexicon: Lexicon) -> frozenset[str]:
     return frozenset(
         lexicon.stem(key)
         for key in keys_of(plain, lexicon)
-        if lexicon.is_content(key) and len(key) > 1 and not lexicon.language.is_number(key)
+        if lexicon.is_title_word(key) and not lexicon.language.is_number(key)
     )
 
 
@@ -298,7 +298,7 @@ class _Sentence:
             self.cuts.add(CutReason.NAME)
         if sum(key in lexicon.language.spelling_alphabet for key in self.words) >= SPELLED:
             self.cuts.add(CutReason.SPELLING)
-        if self._has_title(set(stems)):
+        if self._has_title({lexicon.stem(key) for key in self.words if lexicon.is_title_word(key)}):
             self.cuts.add(CutReason.TITLE)
         if self._shown.is_told_by(stems):
             self._cut(CutReason.RUN, "")
