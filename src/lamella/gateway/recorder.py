@@ -137,7 +137,10 @@ class LineRecorder:
         before = None
         if found.line is not None:
             before = await self._store.requests.request(exchange.caller, found.line.request_id)
-        observed = await asyncio.to_thread(self._observed, exchange, window, found, before)
+        # Ids and the ledger belong to the event loop; what takes time with a long answer goes to a thread.
+        step = self._opened(exchange, window, before)
+        error = await asyncio.to_thread(read_answer, exchange, step)
+        observed = self._observed(exchange, window, found, before, step, error)
         await self._store.lines.add_request(exchange.caller, observed)
         explained = await self._explain(exchange, observed, before)
         recorded = Recorded(observed.line, observed.request.record, found.relation, explained)
@@ -158,31 +161,30 @@ class LineRecorder:
             await self._store.lines.note_break(exchange.caller, observed.line.id, explained.lost, cost)
         return explained
 
+    def _opened(self, exchange: Exchange, window: ObservedWindow, before: RequestRecord | None) -> OpenStep:
+        """The step into which the answer is read."""
+        local = sum(segment.tokens for segment in window.segments)
+        expected = Usage(input=round(_calibration(exchange, before) * local))
+        return OpenStep(StepBirth(self._ids.new("msg"), self._ids.new("req"), window.model, "", "", expected), set())
+
     def _observed(
-        self, exchange: Exchange, window: ObservedWindow, found: Match, before: RequestRecord | None
+        self,
+        exchange: Exchange,
+        window: ObservedWindow,
+        found: Match,
+        before: RequestRecord | None,
+        opened: OpenStep,
+        error: LamellaError | None,
     ) -> ObservedRequest:
-        """The rows of an exchange. `before` is the newest request of its line."""
+        """The rows of an exchange. `before` is the newest request of its line, `opened` the answer."""
         begins = _begins(window, found)
-        request_id = self._ids.new("req")
         plan, facts = _plan(window, exchange, self._ledger, before)
-        opened = OpenStep(
-            StepBirth(
-                self._ids.new("msg"),
-                request_id,
-                window.model,
-                "",
-                "",
-                Usage(input=round(facts.calibration * sum(segment.tokens for segment in window.segments))),
-            ),
-            set(),
-        )
-        error = read_answer(exchange, opened)
         usage = opened.usage if opened.is_billed or opened.usage.input else None
         if exchange.status == 200:
             note_written(plan, self._ledger, facts)
             if usage is not None:
                 note_billed(plan, usage, self._ledger, facts)
-        line = self._line(exchange, window, found, begins, request_id)
+        line = self._line(exchange, window, found, begins, opened.birth.request_id)
         step_number = 0 if begins is not None or before is None else before.step + 1
         record = _record(exchange, window, plan, facts, line, step_number, opened, usage, error)
         line = _with_bill(line, record, opened, exchange)
@@ -275,13 +277,17 @@ def _plan(
     window: ObservedWindow, exchange: Exchange, ledger: Ledger, before: RequestRecord | None
 ) -> tuple[Plan, Facts]:
     """What was to be read and written, by the caller's own markers."""
-    model = exchange.route.facts
-    calibration = model.token_factor
-    if before is not None and before.usage is not None and before.local_tokens and before.usage.input:
-        calibration = before.usage.input / before.local_tokens
+    model, calibration = exchange.route.facts, _calibration(exchange, before)
     keys, facts = _keys(window, exchange, calibration)
     planned = window_of(keys, facts.segments, model, calibration)
     return predicted(planned, exchange.added or window.markers, (), ledger, facts), facts
+
+
+def _calibration(exchange: Exchange, before: RequestRecord | None) -> float:
+    """The provider's tokens per local token, by the bill of the request before."""
+    if before is not None and before.usage is not None and before.local_tokens and before.usage.input:
+        return before.usage.input / before.local_tokens
+    return exchange.route.facts.token_factor
 
 
 def _keys(window: ObservedWindow, exchange: Exchange, calibration: float) -> tuple[Chain, Facts]:
