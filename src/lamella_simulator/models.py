@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias, get_args
 
@@ -141,12 +142,15 @@ MODELS: tuple[Model, ...] = (
     Model("lamella-embed", EMBEDDINGS, Prices(0.02, 0, 0, 0, 0), window=8_192, token_factor=1.0, dimensions=256),
 )  # fmt: skip
 
+DATE = re.compile(r"-(\d{8}|\d{4}-\d\d-\d\d)$")
 BY_ID = {model.id: model for model in MODELS}
 
 
 def find(name: str, wire: Wire) -> Model | None:
-    """The row of a model on a wire; a name this table does not know gets careful defaults when it looks real."""
-    if known := BY_ID.get(name):
+    """The row of a model on a wire, by its name with or without a date; a name this table does not know gets careful
+    defaults when it looks real.
+    """
+    if known := BY_ID.get(name) or BY_ID.get(DATE.sub("", name)):
         return known if wire in known.wires else None
     if wire == "anthropic" and name.startswith("claude-"):
         return Model(name, ANTHROPIC, claude(5, 25, 0.50), window=200_000, max_output=64_000, minimum=4_096)

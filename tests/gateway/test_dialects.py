@@ -160,3 +160,21 @@ def test_a_conversation_that_goes_on_begins_with_the_same_keys(
     leading = [{"role": "user", "content": "Hello"}]  # behind it a system message is one among the messages
     before = read(dialect, {name: [*leading, *first]}).keys
     assert read(dialect, {name: [*leading, *first, *more]}).keys[: len(before)] == before
+
+
+def test_a_turn_begins_with_a_message_even_if_settings_follow_it() -> None:
+    update: dict[str, Any] = {"type": "configuration_update", "reasoning": {"effort": "low"}}
+    window = read(Dialect.RESPONSES, {**RESPONSES, "input": [{"role": "user", "content": "Hello"}, update]})
+    assert window.roles == ("user", "developer")
+    assert window.is_follow_up == (False, False)
+
+
+@pytest.mark.parametrize("dialect", [Dialect.CHAT, Dialect.RESPONSES])
+def test_openai_caches_after_the_last_message_of_the_user_or_of_a_tool(dialect: Dialect) -> None:
+    window = read(dialect, BODIES[dialect])
+    places = [window.blocks[index].role for index in window.endings]
+    assert places == ["user", "tool"]
+    assert window.endings[-1] == len(window.blocks) - 1
+    assert not window.is_marked
+    assert read(dialect, {**BODIES[dialect], "prompt_cache_options": {"mode": "explicit"}}).endings == ()
+    assert read(Dialect.MESSAGES, MESSAGES).endings == ()

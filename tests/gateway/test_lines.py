@@ -222,3 +222,23 @@ async def test_a_failed_request_is_on_its_line_too(app: App, client: ServerClien
     made = await requests(client, line)
     assert [one["error"] is None for one in made] == [True, False, True]
     assert line["requests"] == 3
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+async def test_what_openai_caches_without_markers_is_predicted(app: App, client: ServerClient, wire: str) -> None:
+    talking = Client(wire)
+    for text in ("Hello there", "And the ships?", "Thank you"):
+        await talking.send(client.http, text)
+    [line] = await lines(app, client)
+    first, *later = await requests(client, line)
+    assert first["predicted"]["written"] > 0
+    assert [one["usage"]["cache_read"] for one in later] == [one["predicted"]["read"] for one in later]
+    assert all(one["usage"]["cache_read"] > 0 for one in later)
+    assert (line["breaks"], line["lost"]) == (0, 0)
+    short = Client(wire, system="Be brief.")
+    short.tools = []
+    await short.send(client.http, "Good evening")
+    await short.send(client.http, "And?")
+    newest = (await requests(client, (await lines(app, client))[0]))[-1]
+    why = await client.get(f"/requests/{newest['id']}/why")
+    assert "too short (at least 1k tokens for gpt-6.1-terra)" in why["text"]

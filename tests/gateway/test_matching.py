@@ -30,6 +30,11 @@ def body(*texts: str, **fields: Any) -> Object:
     return {"messages": [{"role": roles[n % 2], "content": text} for n, text in enumerate(texts)], **fields}
 
 
+def told(system: str, text: str) -> Object:
+    """A body with a system prompt and one message."""
+    return {"messages": [{"role": "system", "content": system}, {"role": "user", "content": text}]}
+
+
 def line(sent: Object, answer: str = "", session: str | None = None, id: str = "line", turns: int = 1) -> Line:
     """The line of a client whose newest request was this one."""
     window = read(Dialect.CHAT, sent)
@@ -96,6 +101,12 @@ def test_a_summary_of_the_client_goes_on_with_the_line_of_its_session() -> None:
         (body("USER: Change it\n\nASSISTANT: Done", system="x"), "side call"),
         (body("Is anybody there?", max_tokens=1), "probe"),
         (body("USER: a\nASSISTANT: b\nSummarize the conversation so far."), "compaction"),
+        (
+            told("You are an engineer that generates short Git commit messages.", "# Diffs:\nAdded a.txt"),
+            "commit message",
+        ),
+        (told("You are a title generator. Say nothing else.", "Name this conversation:"), "title"),
+        (told("You answer with a title and an author. Generate nothing else.", "Which book?"), "conversation"),
         (body("### Task:\nMake a title.", tools=[{"type": "function"}]), "conversation"),
         (body("### Task:\nMake a title.", "Which?", "Any."), "conversation"),
     ],

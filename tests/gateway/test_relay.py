@@ -225,3 +225,11 @@ async def test_a_longer_body_is_refused(client: ServerClient, upstream: Upstream
         return
     assert (answer.status_code, answer.json()["error"]["type"]) == (413, "request_too_large")
     assert upstream.got == []
+
+
+async def test_who_asks_for_a_websocket_is_told_to_use_http(client: ServerClient) -> None:
+    headers = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13", "sec-websocket-key": "x"}
+    answer = await client.http.get("/v1/responses", headers=headers)
+    assert answer.status_code == 426
+    assert answer.json()["error"]["message"] == "Use HTTP: there are no WebSockets here."
+    assert (await client.http.get("/v1/responses")).status_code == 405

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from lamella_simulator.anthropic.validation import OUTPUT_BETA
+from lamella_simulator.anthropic.validation import OUTPUT_BETA, TURN_BETA
 from lamella_simulator.testing import EXACT, InProcess
 
 from .texts import FIVE_MINUTES, ONE_HOUR, Json, assistant, at, counters, text, tokens, user
@@ -291,6 +291,7 @@ async def test_an_effort_of_one_message_keeps_the_cache(provider: InProcess) -> 
     quick = [*body["messages"], {"role": "system", "output_config": {"effort": "low"}}]
     told = await provider.messages({**body, "messages": quick}, now=at(1), beta=OUTPUT_BETA)
     assert counters(told.usage) == (1_000, 0, 0)
+    assert (await provider.messages({**body, "messages": quick}, beta=TURN_BETA)).status == 200
     for effort in ({"effort": "huge"}, {}):
         refused = [*body["messages"], {"role": "system", "output_config": effort}]
         assert (await provider.messages({**body, "messages": refused}, beta=OUTPUT_BETA)).status == 400
@@ -400,3 +401,24 @@ async def test_a_long_marker_over_a_short_entry(upgrade: bool, read: int) -> Non
         await provider.messages({"messages": [user(text(tokens(1_000), marker))]}, now=at(minute))
     later = await provider.messages({"messages": [user(text(tokens(1_000), ONE_HOUR))]}, now=at(30))
     assert counters(later.usage)[0] == read
+
+
+async def test_a_deferred_tool_is_no_part_of_the_prompt(provider: InProcess) -> None:
+    shown: Json = {"name": "look", "input_schema": {"type": "object"}, "description": tokens(1_000)}
+    body: Json = {"tools": [{**shown, "cache_control": FIVE_MINUTES}], "messages": [user("a")]}
+    first = (await provider.messages(body)).usage
+    for description in ("Finds.", tokens(500)):
+        later = {**shown, "name": "find", "defer_loading": True, "description": description}
+        usage = (await provider.messages({**body, "tools": [*body["tools"], later]})).usage
+        assert usage["cache_read_input_tokens"] == first["cache_creation_input_tokens"] > 1_000
+        assert usage["input_tokens"] == first["input_tokens"]
+    deferred = {**shown, "defer_loading": True}
+    assert "must be non-deferred" in (await provider.messages({**body, "tools": [deferred]})).error
+    marked = {**deferred, "name": "find", "cache_control": FIVE_MINUTES}
+    assert "cache_control" in (await provider.messages({**body, "tools": [shown, marked]})).error
+
+
+async def test_a_dated_name_is_the_same_model(provider: InProcess) -> None:
+    thinking = {"type": "enabled", "budget_tokens": 1_024}
+    body: Json = {"max_tokens": 2_000, "thinking": thinking, "messages": [user("a")]}
+    assert (await provider.messages({**body, "model": "claude-haiku-4-5-20251001"})).status == 200

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 HEADERS = {"betas", "user_profile_id", "workspace_id"}
 """The SDK sends them as headers."""
 HOSTED: Json = {"type": "code_execution_20250825", "name": "code_execution"}
-DEFERRED: Json = {"name": "t", "input_schema": {"type": "object"}, "defer_loading": True}
+SEARCH: Json = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
 ADDITION: Json = {"type": "tool_addition", "tool": {"name": "t"}}
 SEARCHED: Json = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
 ASK: Json = {"messages": [user("a")]}
@@ -35,7 +35,7 @@ REFUSED: dict[str, tuple[str, Json]] = {
     "containers": ("messages", {**ASK, "container": "c"}),
     "tool servers of Claude": ("messages", {**ASK, "mcp_servers": [{"name": "a"}]}),
     "a tool that runs at the vendor's": ("messages", {**ASK, "tools": [HOSTED]}),
-    "tool search": ("messages", {**ASK, "tools": [DEFERRED]}),
+    "tool search": ("messages", {**ASK, "tools": [SEARCH]}),
     "tools added in the middle": ("messages", {"messages": [user("a"), {"role": "system", "content": [ADDITION]}]}),
     "calls of server tools": ("messages", {"messages": [user("a"), assistant(SEARCHED), user("b")]}),
     "several answers": ("chat", {"messages": [{"role": "user", "content": "a"}], "n": 2}),
@@ -48,7 +48,7 @@ REFUSED: dict[str, tuple[str, Json]] = {
     "the background": ("responses", {"input": "a", "background": True}),
     "truncation": ("responses", {"input": "a", "truncation": "auto"}),
     "templates": ("responses", {"input": "a", "prompt": {"id": "p"}}),
-    "a change of effort as an item": ("responses", {"input": [{"type": "configuration_update", "effort": "low"}]}),
+    "an item of a hosted tool": ("responses", {"input": [{"type": "local_shell_call", "id": "a", "call_id": "c"}]}),
     "tools of OpenAI": ("responses", {"input": "a", "tools": [{"type": "web_search"}]}),
     "an odd choice": ("responses", {"input": "a", "tool_choice": {"type": "mcp"}}),
 }
@@ -134,8 +134,15 @@ RESPONSES: Json = {
         },
         {"type": "function_call", "call_id": "c", "name": "t", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "x"}]},
+        {"type": "additional_tools", "role": "developer", "tools": [{"type": "custom", "name": "u"}]},
+        {"type": "custom_tool_call", "call_id": "d", "name": "u", "input": "x"},
+        {"type": "custom_tool_call_output", "call_id": "d", "output": "x"},
+        {"type": "configuration_update", "reasoning": {"effort": "low"}},
     ],
-    "tools": [{"type": "function", "name": "t", "parameters": {}}],
+    "tools": [
+        {"type": "function", "name": "t", "parameters": {}},
+        {"type": "namespace", "name": "n", "description": "", "tools": [{"type": "function", "name": "v"}]},
+    ],
     "tool_choice": {"type": "function", "name": "t"},
     "text": {"format": {"type": "text"}, "verbosity": "low"},
     "reasoning": {"effort": "low", "summary": "auto"},

@@ -172,3 +172,51 @@ async def test_an_answer_that_was_cut_says_so() -> None:
     assert last["type"] == "response.incomplete"
     assert last["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
     assert last["response"]["output"][0]["status"] == "incomplete"
+
+
+NOTE: Json = {"type": "custom", "name": "note", "description": "Takes a text.", "format": {"type": "text"}}
+NAMESPACE: Json = {"type": "namespace", "name": "desk", "description": "", "tools": [NOTE]}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_custom_tool_is_called_with_a_text_and_named_with_its_namespace(stream: bool) -> None:
+    simulator = InProcess()
+    await simulator.script(t={"tool_calls": [{"name": "note", "arguments": {"input": "dusk"}}]})
+    added = {"type": "additional_tools", "role": "developer", "tools": [NAMESPACE]}
+    answered = await simulator.responses({"input": [added, USER], "stream": stream}, reply="t")
+    whole = answered.events[-1]["response"] if stream else answered.json
+    call = whole["output"][-1]
+    said = (call["type"], call["name"], call["namespace"], call["input"])
+    assert said == ("custom_tool_call", "note", "desk", "dusk")
+    if stream:
+        [delta] = [one for one in answered.events if one["type"] == "response.custom_tool_call_input.delta"]
+        assert delta["delta"] == "dusk"
+    result = {"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "Noted."}
+    assert (await simulator.responses({"input": [added, USER, call, result]})).status == 200
+    open_call = await simulator.responses({"input": [added, USER, call]})
+    assert "No tool output found" in open_call.error
+
+
+async def test_tools_of_an_item_are_counted_where_they_stand() -> None:
+    simulator = InProcess()
+    tools: Json = {"type": "additional_tools", "role": "developer", "tools": [{**NOTE, "description": LONG}]}
+    body: Json = {"input": [tools, USER], "client_metadata": {"turn": "1"}}
+    first = (await simulator.responses(body)).json["usage"]
+    assert first["input_tokens"] > 1_024
+    grown = {**body, "input": [tools, USER, {"role": "assistant", "content": "Hi."}, USER], "client_metadata": {}}
+    again = (await simulator.responses(grown)).json["usage"]
+    assert again["input_tokens_details"]["cached_tokens"] == first["input_tokens_details"]["cache_write_tokens"]
+    changed = {**body, "input": [{**tools, "tools": [{**NOTE, "description": f"New. {LONG}"}]}, USER]}
+    assert (await simulator.responses(changed)).json["usage"]["input_tokens_details"]["cached_tokens"] == 0
+
+
+async def test_an_effort_from_a_message_on_keeps_the_cache() -> None:
+    simulator = InProcess()
+    asked = {"role": "user", "content": LONG}
+    written = (await simulator.responses({"input": [asked]})).json["usage"]["input_tokens_details"]
+    update: Json = {"type": "configuration_update", "reasoning": {"effort": "low"}}
+    read = (await simulator.responses({"input": [asked, update]})).json["usage"]["input_tokens_details"]
+    assert read["cached_tokens"] == written["cache_write_tokens"] > 1_024
+    for odd in ({}, {"reasoning": {"effort": "huge"}}):
+        refused = await simulator.responses({"input": [asked, {"type": "configuration_update", **odd}]})
+        assert "reasoning.effort" in refused.error

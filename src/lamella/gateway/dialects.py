@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 from typing import Any, assert_never
 
 from lamella.cache.difference import CLIENT
@@ -53,6 +54,10 @@ class ObservedWindow:
     roles: tuple[str, ...]
     is_follow_up: tuple[bool, ...]
     texts: tuple[str, ...]
+    endings: tuple[int, ...]
+    """The blocks after which OpenAI caches without a marker: messages of the user and groups of results. The last is
+    written, and one of the others may be read. Empty if the caller wants its own markers alone.
+    """
     paths: tuple[tuple[Any, ...], ...]
     """Where each block stands in a Messages body: `("messages", 4, 0)`; its field alone in the other dialects."""
 
@@ -163,8 +168,21 @@ def _window(dialect: Dialect, body: JsonObject, head: JsonObject, groups: Sequen
         tuple(group.blocks[0].role for group in messages),
         tuple(group.kind is Kind.STEP for group in messages),
         tuple(text_of([raw.value for raw in group.blocks]) for group in messages),
+        _endings(dialect, body, groups),
         tuple(path for group in groups for path in _paths(group)),
     )
+
+
+def _endings(dialect: Dialect, body: JsonObject, groups: Sequence[_Group]) -> tuple[int, ...]:
+    options = body.get("prompt_cache_options")
+    explicit = isinstance(options, Mapping) and options.get("mode") == "explicit"
+    if dialect not in (Dialect.CHAT, Dialect.RESPONSES) or explicit:
+        return ()
+    roles = [group.blocks[0].role for group in groups]
+    ends = accumulate(len(group.blocks) for group in groups)
+    following = [*roles[1:], ""][: len(roles)]
+    told = zip(roles, following, ends, strict=True)
+    return tuple(end - 1 for role, after, end in told if role == "user" or (role == "tool" != after))
 
 
 def _paths(group: _Group) -> Iterator[tuple[Any, ...]]:
@@ -304,8 +322,15 @@ def _item(item: JsonObject) -> JsonObject:
 def _items(body: JsonObject) -> Iterator[_Group]:
     items = _input(body)
     for number, item in enumerate(items[_leading(items) :]):
-        role = str(item.get("role") or ("tool" if str(item.get("type")).endswith("_output") else "assistant"))
+        role = str(item.get("role") or _role_of(str(item.get("type"))))
         yield _message(number, role, [_raw("messages", role, item)], step=role not in ("user", *_SYSTEM))
+
+
+def _role_of(kind: str) -> str:
+    """Whose an item without a role is."""
+    if kind.endswith("_output"):
+        return "tool"
+    return "developer" if kind == "configuration_update" else "assistant"
 
 
 # Pieces

@@ -177,6 +177,9 @@ _PURPOSES = (
     ("compaction", re.compile(r"\b(compact|summar(y|ise|ize)|handoff)\b", re.IGNORECASE)),
 )
 
+_MAKES = re.compile(r"\b(title|tag) generator\b|\bgenerates? [^.\n]{0,60}\b(titles?|tags|commit messages?)\b", re.I)
+"""A system prompt says so what its program makes: "You are a title generator"."""
+
 _INSTRUCTED = 3_000
 """Characters at the beginning and the end of a text in which a side call says what it makes."""
 
@@ -199,7 +202,8 @@ def label_of(window: ObservedWindow) -> str:
     text = window.texts[0]
     fixed_form = any("format" in str(window.head.get(name)) for name in ("output_config", "response_format", "text"))
     quotes = bool(re.search(r"<(chat_history|session|conversation|transcript|diff)>|^(USER|ASSISTANT): ", text, re.M))
-    if not (fixed_form or quotes or re.search(r"^#+ ?(Task|Guidelines|Output)", text, re.M)):
+    task = re.search(r"^#+ ?(Task|Guidelines|Output)", text, re.M)
+    if not (fixed_form or quotes or task or _MAKES.search(system[:_INSTRUCTED])):
         return CONVERSATION
     told = f"{system[:_INSTRUCTED]} {text[:_INSTRUCTED]} {text[-_INSTRUCTED:]} {window.head.get('output_config')}"
     return next((name for name, pattern in _PURPOSES if pattern.search(told)), "side call")

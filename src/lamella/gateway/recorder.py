@@ -26,7 +26,8 @@ from lamella.core.errors import LamellaError
 from lamella.core.ids import Ids
 from lamella.core.json import Json, decode_object
 from lamella.core.messages import Step, StopReason, Text, ToolResult
-from lamella.core.prompt import Kind
+from lamella.core.models import Markers
+from lamella.core.prompt import Kind, Marker, Ttl
 from lamella.core.records import (
     Caller,
     Line,
@@ -280,7 +281,28 @@ def _plan(
     model, calibration = exchange.route.facts, _calibration(exchange, before)
     keys, facts = _keys(window, exchange, calibration)
     planned = window_of(keys, facts.segments, model, calibration)
-    return predicted(planned, exchange.added or window.markers, (), ledger, facts), facts
+    return predicted(planned, _markers(window, exchange, keys, ledger, facts), (), ledger, facts), facts
+
+
+PROVIDERS = "placed by the provider"
+
+ENDINGS = 21
+"""Endings of messages at which OpenAI looks for what it cached without a marker."""
+
+
+def _markers(
+    window: ObservedWindow, exchange: Exchange, keys: Chain, ledger: Ledger, facts: Facts
+) -> tuple[Marker, ...]:
+    """The caller's markers, those that were added here, and where OpenAI caches by itself: it writes at the last
+    ending, and reads at the deepest that it knows.
+    """
+    markers = {one.index: one for one in exchange.added or window.markers}
+    if facts.model.markers is Markers.OPENAI and window.endings:
+        *before, last = window.endings[-ENDINGS:]
+        known = [index for index in before if ledger.live(keys.keys[index], facts.now) is not None]
+        for index in (*known[-1:], last):
+            markers.setdefault(index, Marker(index, Ttl.THIRTY_MINUTES, PROVIDERS))
+    return tuple(markers[index] for index in sorted(markers))
 
 
 def _calibration(exchange: Exchange, before: RequestRecord | None) -> float:
@@ -319,14 +341,14 @@ def _record(
         purpose="chat",
         model=exchange.route.model,
         layout=CLIENT,
-        marker_policy="planner" if exchange.added else CLIENT if window.markers else "off",
+        marker_policy="planner" if exchange.added else CLIENT if plan.markers else "off",
         thinking_effort=effort_of(window),
         at=exchange.at,
         head=window.head,
         letters=" ".join(segment.letters for segment in window.segments),
         segments=window.stored,
         zones=tuple((segment.zone.value, 1) for segment in window.segments),
-        markers=tuple(StoredMarker(m.index, m.ttl.value, m.why) for m in exchange.added or window.markers),
+        markers=tuple(StoredMarker(m.index, m.ttl.value, m.why) for m in plan.markers),
         notes=(),
         protocol=window.dialect.value,
         local_tokens=local,

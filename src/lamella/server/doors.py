@@ -119,11 +119,20 @@ async def _models(request: Request) -> JSONResponse:
     return JSONResponse(one)
 
 
+async def _no_socket(request: Request) -> JSONResponse:
+    """Codex asks for a WebSocket first. After this answer it uses HTTP; after any other it asks five times more."""
+    if request.headers.get("upgrade", "").lower() != "websocket":
+        return JSONResponse({"error": {"message": "Method Not Allowed"}}, 405, {"allow": "POST"})
+    told = {"message": "Use HTTP: there are no WebSockets here.", "type": "invalid_request_error"}
+    return JSONResponse({"error": told}, 426, {"upgrade": "HTTP/1.1"})
+
+
 def add_doors(api: FastAPI) -> None:
     """Put the doors in front of the routes of the application."""
     [engine] = (route for route in responses.router.routes if isinstance(route, Route) and route.path == RESPONSES)
     doors: dict[str, ASGIApp] = {**RECORDED, **FORWARDED, RESPONSES: ResponsesDoor(engine)}
     for path, door in doors.items():
         api.router.routes.insert(0, Route(path, door, methods=["POST"]))
+    api.router.routes.insert(0, Route(RESPONSES, _no_socket, methods=["GET"]))
     for path in ("/v1/models", "/v1/models/{name:path}"):
         api.router.routes.insert(0, Route(path, _models, methods=["GET"]))

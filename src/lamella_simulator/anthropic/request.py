@@ -126,8 +126,10 @@ def is_web_search(tool: Json) -> bool:
 
 
 def outside_messages(request: MessagesRequest) -> Iterator[WireBlock]:
-    searches = [(index, tool) for index, tool in enumerate(request.tools) if is_web_search(tool)]
-    others = [(index, tool) for index, tool in enumerate(request.tools) if not is_web_search(tool)]
+    """A tool with `defer_loading` is no part of the prompt until a search finds it."""
+    shown = [(index, tool) for index, tool in enumerate(request.tools) if not tool.get("defer_loading")]
+    searches = [(index, tool) for index, tool in shown if is_web_search(tool)]
+    others = [(index, tool) for index, tool in shown if not is_web_search(tool)]
     for place, (index, tool) in enumerate(others):
         yield wire_block("tools", "tool", tool, f"tools.{index}", first=place == 0)
     for index, tool in searches:

@@ -23,6 +23,8 @@ THINKING_FIELDS = {
 }
 CLEAR_AT_BETA = "mid-conversation-system-clear-at-2026-08-21"
 OUTPUT_BETA = "mid-conversation-output-config-2026-07-01"
+TURN_BETA = "per-turn-control-2026-07-01"
+"""Claude Code sends this one."""
 NOT_SIMULATED = ("container", "mcp_servers")
 TOOL_KINDS = re.compile(r"custom|(bash|text_editor|memory|computer|web_search)_\d+")
 """Tools that the caller runs, and web search, which is offered and never called."""
@@ -70,11 +72,11 @@ def check_effort(path: str, output: Json | None) -> None:
 def check_message_betas(request: MessagesRequest, betas: frozenset[str]) -> None:
     """Fields of a message that only exist with a beta header."""
     for index, message in enumerate(request.messages):
-        for name, value, beta in (
-            ("clear_at", message.clear_at, CLEAR_AT_BETA),
-            ("output_config", message.output_config, OUTPUT_BETA),
+        for name, value, named in (
+            ("clear_at", message.clear_at, {CLEAR_AT_BETA}),
+            ("output_config", message.output_config, {OUTPUT_BETA, TURN_BETA}),
         ):
-            if value is not None and message.role == "system" and beta not in betas:
+            if value is not None and message.role == "system" and not named & betas:
                 raise invalid(f"messages.{index}.{name}: Extra inputs are not permitted")
 
 
@@ -98,6 +100,8 @@ def check_max_tokens(request: MessagesRequest, model: Model) -> None:
 
 def check_tools(request: MessagesRequest) -> None:
     names: set[str] = set()
+    if request.tools and all(tool.get("defer_loading") for tool in request.tools):
+        raise invalid("tools: All tools have defer_loading set. At least one tool must be non-deferred.")
     for index, tool in enumerate(request.tools):
         name = tool.get("name")
         if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
@@ -111,8 +115,8 @@ def check_tools(request: MessagesRequest) -> None:
                 f"tools.{index}.type: the simulator has no {kind!r}: of the vendor's tools it takes those that the "
                 "caller runs, and web_search, which it never calls"
             )
-        if tool.get("defer_loading"):
-            raise invalid(f"tools.{index}.defer_loading: the simulator does not model tool search")
+        if tool.get("defer_loading") and "cache_control" in tool:
+            raise invalid(f"tools.{index}: Tool '{name}' cannot have both defer_loading=true and cache_control set.")
         if kind == "custom":
             schema = tool.get("input_schema")
             if not isinstance(schema, dict):

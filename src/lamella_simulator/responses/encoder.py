@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -60,6 +60,8 @@ class ResponsesEncoder:
     show_encrypted: bool
     extras: Json = field(default_factory=dict)
     """Fields of the response that exist only if the request asked for them."""
+    offered: Mapping[str, Json] = field(default_factory=dict)
+    """The tools of the request by name: a custom tool is called with a text."""
     _numbers: Iterator[int] = field(default_factory=count)
     _said: dict[int, int] = field(default_factory=dict)
     """Characters streamed of each part."""
@@ -73,6 +75,13 @@ class ResponsesEncoder:
         created = self._response("in_progress", [], None)
         return self._event("response.created", response=created) + self._event("response.in_progress", response=created)
 
+    def _tool(self, part: Part) -> Json:
+        """The tool that a part calls, as the request offers it."""
+        return self.offered.get(part.call.name, {}) if part.call is not None else {}
+
+    def _is_custom(self, part: Part) -> bool:
+        return part.kind == "tool" and self._tool(part).get("type") == "custom"
+
     def open(self, index: int, part: Part) -> bytes:
         added = self._event("response.output_item.added", output_index=index, item=self._item(index, part, whole=False))
         if part.kind == "text":
@@ -84,6 +93,8 @@ class ResponsesEncoder:
     def delta(self, index: int, part: Part, piece: str) -> bytes:
         id = self.ids.of(index, part)
         match part.kind:
+            case "tool" if self._is_custom(part):
+                return b""  # the text comes whole: a piece of its JSON would be no piece of it
             case "tool":
                 return self._event(
                     "response.function_call_arguments.delta", item_id=id, output_index=index, delta=piece
@@ -98,7 +109,11 @@ class ResponsesEncoder:
     def close(self, index: int, part: Part) -> bytes:
         id = self.ids.of(index, part)
         done = b""
-        if part.kind == "tool":
+        if self._is_custom(part):
+            place: Json = {"item_id": id, "output_index": index}
+            done = self._event("response.custom_tool_call_input.delta", **place, delta=_input(part))
+            done += self._event("response.custom_tool_call_input.done", **place, input=_input(part))
+        elif part.kind == "tool":
             done = self._event(
                 "response.function_call_arguments.done", item_id=id, output_index=index, arguments=part.text
             )
@@ -184,15 +199,12 @@ class ResponsesEncoder:
             case _:
                 if part.call is None:
                     raise ValueError("a tool part has its call")
-                arguments = part.text if whole else ""
-                return {
-                    "id": id,
-                    "type": "function_call",
-                    "status": status,
-                    "call_id": part.call.id,
-                    "name": part.call.name,
-                    "arguments": arguments,
-                }
+                called: Json = {"id": id, "status": status, "call_id": part.call.id, "name": part.call.name}
+                if "namespace" in self._tool(part):
+                    called["namespace"] = self._tool(part)["namespace"]
+                if self._is_custom(part):
+                    return {"type": "custom_tool_call", **called, "input": _input(part) if whole else ""}
+                return {"type": "function_call", **called, "arguments": part.text if whole else ""}
 
     def _cut(self) -> bool:
         return self.draft.stop in INCOMPLETE
@@ -241,6 +253,11 @@ class CompactionEncoder(ResponsesEncoder):
             "output": [*self.kept, *items],
             "usage": self.usage,
         }
+
+
+def _input(part: Part) -> str:
+    """The text with which a custom tool is called: the argument `input` of a scripted call."""
+    return str(part.call.arguments.get("input", "")) if part.call is not None else ""
 
 
 def _content(text: str) -> Json:

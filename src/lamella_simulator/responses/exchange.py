@@ -59,7 +59,7 @@ class ResponsesExchange(OpenAIExchange[ResponsesRequest]):
 
     def conversation(self) -> Conversation:
         request = self.request
-        names = callable_names(request.tool_choice, request.tools)
+        names = callable_names(request.tool_choice, request.offered)
         said = [PastMessage("system", request.instructions)] if request.instructions else []
         return Conversation((*said, *(p for item in request.items for p in pieces(item, self.settings.seed))), names)
 
@@ -119,6 +119,7 @@ class ResponsesExchange(OpenAIExchange[ResponsesRequest]):
             show_summary=self.request.shows_summary,
             show_encrypted=ENCRYPTED in self.request.include,
             extras=self.diagnosed(decided.outcome),
+            offered={str(tool["name"]): tool for tool in self.request.offered},
         )
 
     def diagnosed(self, outcome: Outcome) -> Json:
@@ -208,6 +209,9 @@ def pieces(item: Json, seed: int) -> Iterator[Piece]:
         return
     if kind_of(item) == "function_call":
         yield Called(str(item.get("name", "")), arguments_of(item.get("arguments")))
+        return
+    if kind_of(item) == "custom_tool_call":
+        yield Called(str(item.get("name", "")), {"input": item.get("input")})
         return
     for _, part in parts_of(item):
         if part.get("type") not in ("input_text", "output_text"):

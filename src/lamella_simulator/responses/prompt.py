@@ -95,8 +95,8 @@ class ResponsesSealer(Sealer[ResponsesRequest]):
                 return str(raw.get("text", ""))
             case "input_image" | "input_file":
                 return ""
-            case "function_call":
-                return f"{raw.get('name')}{raw.get('arguments')}"
+            case "function_call" | "custom_tool_call":
+                return f"{raw.get('name')}{raw.get('arguments') or raw.get('input')}"
             case "reasoning":
                 return str(raw.get("encrypted_content"))
             case _:
@@ -114,7 +114,9 @@ def role_of(item: Json) -> str:
     match kind_of(item):
         case "message":
             return str(item["role"])
-        case "function_call_output":
+        case "function_call_output" | "custom_tool_call_output":
             return "result"
+        case "additional_tools" | "configuration_update":
+            return "developer"
         case _:
             return "assistant"

@@ -48,6 +48,7 @@ class ResponsesRequest(OpenAIRequest, kw_only=True):
     truncation: Literal["auto", "disabled"] | None = None
     background: bool | None = None
     max_tool_calls: int | None = None
+    client_metadata: Json | None = None
 
     @property
     def items(self) -> list[Json]:
@@ -55,6 +56,12 @@ class ResponsesRequest(OpenAIRequest, kw_only=True):
         if isinstance(self.input, str):
             return [{"type": "message", "role": "user", "content": self.input}]
         return self.input
+
+    @property
+    def offered(self) -> list[Json]:
+        """The tools that the model may call: those of the request and of its items, without their namespaces."""
+        added = (tool for item in self.items if kind_of(item) == "additional_tools" for tool in item["tools"])
+        return [inner for tool in (*self.tools, *added) for inner in tools_of(tool)]
 
     @property
     def effort(self) -> str:
@@ -76,10 +83,21 @@ def kind_of(item: Json) -> str:
     return str(item.get("type") or ("message" if "role" in item else ""))
 
 
+def tools_of(tool: Json) -> list[Json]:
+    """The tools of a namespace, each with its name; any other tool alone."""
+    if tool.get("type") != "namespace":
+        return [tool]
+    return [{**inner, "namespace": tool["name"]} for inner in tool["tools"]]
+
+
+CALLS = ("function_call", "custom_tool_call")
+RESULTS = ("function_call_output", "custom_tool_call_output")
+
+
 def parts_of(item: Json) -> Iterator[tuple[str, Json]]:
     """The content of an item in parts, each with its path inside the item. A text is one part."""
     kind = kind_of(item)
-    if kind not in ("message", "function_call_output"):
+    if kind not in ("message", *RESULTS):
         yield "", item
         return
     field = "content" if kind == "message" else "output"

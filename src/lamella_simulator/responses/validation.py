@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from lamella_simulator.blocks import Json
 from lamella_simulator.errors import ProviderError, invalid
 from lamella_simulator.models import Model
-from lamella_simulator.openai.request import DATA, KINDS, check_choice
+from lamella_simulator.openai.request import DATA, KINDS, Effort, check_choice
 from lamella_simulator.openai.validation import NAME
 from lamella_simulator.pictures import Pictures
-from lamella_simulator.responses.request import ResponsesRequest, kind_of, parts_of
+from lamella_simulator.responses.request import CALLS, RESULTS, ResponsesRequest, kind_of, parts_of
 
-ITEMS = ("message", "reasoning", "function_call", "function_call_output", "compaction")
+ITEMS = ("message", "reasoning", *CALLS, *RESULTS, "compaction", "additional_tools", "configuration_update")
+TOOLS = ("function", "custom", "namespace")
 LEAST_THRESHOLD = 1_000
 PARTS = {
     "user": ("input_text", "input_image", "input_file"),
@@ -28,20 +29,26 @@ def validate(request: ResponsesRequest, model: Model, pictures: Pictures, most_i
     if not request.items:
         raise invalid("Invalid 'input': empty array. Expected an array with minimum length 1.")
     check_head(request, model)
-    for index, tool in enumerate(request.tools):
-        check_tool(f"tools[{index}]", tool)
-    images = 0
+    check_tools("tools", request.tools)
     for index, item in enumerate(request.items):
         check_item(f"input[{index}]", item)
+    check_choice(request.tool_choice, request.offered)
+    check_images(request, model, pictures, most_images)
+    check_ids(request.items)
+    check_calls(request.items)
+    check_reasoning(request)
+
+
+def check_images(request: ResponsesRequest, model: Model, pictures: Pictures, most_images: int) -> None:
+    """Raises 400 for the first picture that the API would refuse."""
+    images = 0
+    for index, item in enumerate(request.items):
         for path, part in parts_of(item):
             if part.get("type") == "input_image":
                 images += 1
                 check_image(f"input[{index}]{path}", part, model, pictures)
     if images > most_images:
         raise invalid(f"Invalid 'input': too many images in request. Maximum is {most_images}, got {images}.")
-    check_ids(request.items)
-    check_calls(request.items)
-    check_reasoning(request)
 
 
 def check_state(request: ResponsesRequest) -> None:
@@ -76,16 +83,26 @@ def check_head(request: ResponsesRequest, model: Model) -> None:
             raise invalid(
                 f"Invalid 'context_management[{index}].compact_threshold': expected an integer >= {LEAST_THRESHOLD}."
             )
-    check_choice(request.tool_choice, request.tools)
 
 
-def check_tool(path: str, tool: Json) -> None:
-    if tool.get("type") != "function":
-        raise invalid(f"Invalid value: '{tool.get('type')}' in '{path}.type'. The simulator knows 'function' only.")
+def check_tools(path: str, tools: Any, kinds: tuple[str, ...] = TOOLS) -> None:
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise invalid(f"Missing required parameter: '{path}'.", code="missing_required_parameter")
+    for index, tool in enumerate(tools):
+        check_tool(f"{path}[{index}]", tool, kinds)
+
+
+def check_tool(path: str, tool: Json, kinds: tuple[str, ...]) -> None:
+    """A function, a custom tool that takes a text, or a namespace of both."""
+    if tool.get("type") not in kinds:
+        names = ", ".join(f"'{kind}'" for kind in kinds)
+        raise invalid(f"Invalid value: '{tool.get('type')}' in '{path}.type'. The simulator knows {names}.")
     if not isinstance(tool.get("name"), str):
         raise invalid(f"Missing required parameter: '{path}.name'.", code="missing_required_parameter")
     if not NAME.fullmatch(tool["name"]):
         raise invalid(f"Invalid '{path}.name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")
+    if tool["type"] == "namespace":
+        check_tools(f"{path}.tools", tool.get("tools"), ("function", "custom"))
 
 
 def check_item(path: str, item: Json) -> None:
@@ -96,23 +113,34 @@ def check_item(path: str, item: Json) -> None:
     match kind:
         case "message":
             check_message(path, item)
-        case "function_call":
-            require(path, item, "call_id", "name", "arguments")
+        case "function_call" | "custom_tool_call":
+            require(path, item, "call_id", "name", "arguments" if kind == "function_call" else "input")
             if not NAME.fullmatch(item["name"]):
                 raise invalid(f"Invalid '{path}.name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")
-        case "function_call_output":
+        case "function_call_output" | "custom_tool_call_output":
             require(path, item, "call_id")
             if not is_content(item.get("output")):
                 raise invalid(f"Missing required parameter: '{path}.output'.", code="missing_required_parameter")
             check_parts(path, item, "")
         case "compaction":
             require(path, item, "encrypted_content")
+        case "additional_tools":
+            check_tools(f"{path}.tools", item.get("tools"))
+        case "configuration_update":
+            check_update(path, item)
         case _:
             require(path, item, "id")
             if not isinstance(item.get("summary"), list):
                 raise invalid(f"Missing required parameter: '{path}.summary'.", code="missing_required_parameter")
     if len(str(item.get("call_id", ""))) > LONGEST_CALL_ID:
         raise invalid(f"Invalid '{path}.call_id': string too long. Expected a maximum length of {LONGEST_CALL_ID}.")
+
+
+def check_update(path: str, item: Json) -> None:
+    """Another effort from here on, which keeps the prefix before it."""
+    reasoning = item.get("reasoning")
+    if not isinstance(reasoning, dict) or reasoning.get("effort") not in get_args(Effort):
+        raise invalid(f"Invalid value: '{path}.reasoning.effort'.", code="invalid_value")
 
 
 def is_content(content: Any) -> bool:
@@ -143,7 +171,7 @@ def check_parts(path: str, item: Json, role: str) -> None:
 
 def require(path: str, item: Json, *fields: str) -> None:
     for field in fields:
-        if not isinstance(item.get(field), str) or (field != "arguments" and not item[field]):
+        if not isinstance(item.get(field), str) or (field not in ("arguments", "input") and not item[field]):
             raise invalid(f"Missing required parameter: '{path}.{field}'.", code="missing_required_parameter")
 
 
@@ -189,11 +217,11 @@ def check_calls(items: list[Json]) -> None:
     for item in items:
         call_id = str(item.get("call_id", ""))
         match kind_of(item):
-            case "function_call":
+            case "function_call" | "custom_tool_call":
                 if call_id in open_calls or call_id in answered:
                     raise invalid(f"Duplicate function call found with call_id {call_id}.")
                 open_calls[call_id] = None
-            case "function_call_output":
+            case "function_call_output" | "custom_tool_call_output":
                 if call_id not in open_calls:
                     raise invalid(f"No tool call found for function call output with call_id {call_id}.")
                 del open_calls[call_id]
@@ -217,6 +245,6 @@ def check_reasoning(request: ResponsesRequest) -> None:
                 "Try again with `store` set to true, or remove this item from your input.",
             )
         following = next((other for other in items[index + 1 :] if kind_of(other) != "reasoning"), None)
-        made = following is not None and (kind_of(following) == "function_call" or following.get("role") == "assistant")
+        made = following is not None and (kind_of(following) in CALLS or following.get("role") == "assistant")
         if not made:
             raise invalid(f"Item '{item['id']}' of type 'reasoning' was provided without its required following item.")
