@@ -18,7 +18,7 @@ from random import Random
 from leaking import codes, disguises, turns
 from leaking.restricted_base import reply
 from leaking.spelling import digits, gives_away, stands_in
-from leaking.stage import Got, Playback, passages, staged
+from leaking.stage import Got, Playback, passages, question_of, staged
 from leaking.technique import Move, Plan, Technique
 from leaking.usefulness import Share, Usefulness, documents_of
 from leaking.world import KINDS, LANGUAGES, Canary, Page, canaries, pages, speeches
@@ -76,7 +76,7 @@ class Outcome:
 
     numbers: int = 0
     numbers_seen: int = 0
-    """Questions with a figure, and those of which the second model saw it."""
+    """Questions with a figure that a second model was asked, and those of which it saw a digit."""
 
     reasons: Counter[str] = field(default_factory=Counter)
 
@@ -221,10 +221,9 @@ async def _attack(
     if guessed and secret != canary.text and series == "sighted":
         _revealed(outcome, canary, moves, stage.material[before:])
     if technique.name == "binary search on a figure":
-        outcome.numbers += len(moves)
-        outcome.numbers_seen += sum(
-            stands_in(digits(move.question), shown) for move, shown in zip(moves, stage.material[before:], strict=False)
-        )
+        shown = [asked for material in stage.material[before:] if (asked := question_of(material))]
+        outcome.numbers += len(shown)
+        outcome.numbers_seen += sum(bool(digits(asked)) for asked in shown)
     outcome.questions += len(answers)
     outcome.reasons.update(answer.reason for answer in answers)
     decoded = technique.read(plan, answers)

@@ -122,6 +122,16 @@ def passages(material: str) -> list[str]:
     return ["\n".join(_strings(passage)) for passage in given.get("passages", ())]
 
 
+def question_of(material: str) -> str:
+    """The question in the material, as the second model reads it; empty if it is asked to write sentences anew.
+
+    Passages have numbers of their own, so a digit anywhere in the material is no figure of the question.
+    """
+    at = material.find("{")
+    given = json.loads(material[at:]) if at >= 0 else {}
+    return str(given.get("question", ""))
+
+
 @asynccontextmanager
 async def staged() -> AsyncIterator[Playback]:
     """A backend in a folder of its own, without bases yet."""

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamella.guard.lexicon import Lexicon
+from lamella.guard.lexicon import Lexicon, language_of
 from lamella.guard.masking import Masked, mask, visible_words, without_figures
 from lamella.guard.terms import NameEvidence, ProtectedTerms, evidence_of, is_heading, terms_of
-from lamella.knowledge.restricted.wordlists import lexicon
+from lamella.knowledge.restricted.wordlists import lexicon, lexicons
 from measures import MOST_GROWTH, growth
 
 from .sources import LEASE, masked, terms
@@ -227,9 +227,50 @@ def test_nothing_of_a_passage_is_copied() -> None:
 def test_a_question_is_shown_without_its_figures() -> None:
     asked = "Is the price of Falcon 4,711 euros, or twelve, since May 2027?"
     assert (
-        without_figures(asked, lexicon("en"))
+        without_figures(asked, lexicons(), "en")
         == "Is the price of Falcon [figure] euros, or [figure], since [figure] [figure]?"
     )
+
+
+ASKED = {
+    "en": "Is the rent of the house above {} in this contract?",
+    "de": "Liegt die Miete des Hauses nach dem Vertrag über {}?",
+    "fr": "Est-ce que le loyer de la maison est de {} dans ce contrat ?",
+    "es": "¿El alquiler de la casa es de {} según el contrato?",
+    "ru": "Это правда, что по договору аренда дома стоит {}?",
+    "zh": "合同规定的房子租金是不是{}？",
+    "ja": "契約の家賃は{}ですか。",
+}
+"""Questions with a place for a figure."""
+
+SPOKEN = {
+    "en": ("½", "3½", "Ⅳ", "②", "１２３", "٣٤٥", "𝟓𝟎𝟎", "⁵⁰⁰", "1e6", "5k", "12:30", "noon",
+           "tw\u200belve", "ｔｗｅｌｖｅ", "siete", "zwölftausend", "quatre-vingt-dix", "двадцать",
+           "三千万", "1\u202f234\u202f567", "Christmas"),
+    "de": ("⅓", "fuenf", "zwoelf", "anderthalb", "Mitternacht", "twelve", "dreissig", "Silvester"),
+    "fr": ("minuit", "septante", "XIVe", "XLII", "une octogénaire", "twelve", "1er"),
+    "es": ("decimotercero", "medianoche", "veintidós", "1.º", "twelve", "septuagenario"),
+    "ru": ("полдень", "пятьюдесятью", "двухгодичный", "тыщу", "3-й", "twelve"),
+    "zh": ("〇八年", "二〇二六年", "㊂", "⑫", "萬元", "俩人", "陆仟元", "上旬", "twelve"),
+    "ja": ("二〇二六年", "⑫", "一対", "みっつ", "萬", "昭和", "上旬", "twelve"),
+}  # fmt: skip
+"""Figures as people write them beside digits and plain number words, in this language or another."""
+
+
+@pytest.mark.parametrize(("code", "figure"), [(code, one) for code, all in SPOKEN.items() for one in all])
+def test_a_figure_of_a_question_is_not_shown_however_it_is_written(code: str, figure: str) -> None:
+    whole, alone = ASKED[code].format(figure), f"{figure}?"
+    assert language_of(whole, lexicons()) == code
+    for asked in (whole, alone):
+        shown = without_figures(asked, lexicons(), language_of(asked, lexicons()))
+        assert "[figure]" in shown, shown
+        assert figure not in shown
+
+
+@pytest.mark.parametrize(("code", "asked"), ASKED.items())
+def test_a_question_without_figures_is_shown_whole(code: str, asked: str) -> None:
+    whole = asked.replace("{}", "")
+    assert without_figures(whole, lexicons(), code) == whole
 
 
 @given(st.text(max_size=300), st.sampled_from(sorted(SENTENCES)))

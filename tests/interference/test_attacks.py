@@ -9,7 +9,7 @@ import pytest
 
 from leaking.series import REVEALING, TECHNIQUES, plan_for, play
 from leaking.spelling import gives_away
-from leaking.stage import Got
+from leaking.stage import Got, question_of
 from leaking.technique import Technique
 from leaking.usefulness import Rewriter, kept_of, sentences, summaries_of, without
 from leaking.world import KINDS, LANGUAGES, Canary, canaries, pages
@@ -115,3 +115,11 @@ def test_an_honest_model_leaves_out_the_words_that_it_is_told_of() -> None:
     }
     assert kept_of(summary, "The is paid each month. If prices rise, it rises.", model.rewritten) == [True, True]
     assert without("Miete und Mieter zahlen.", ["Miete"]) == "Und Mieter zahlen."
+
+
+def test_the_number_of_a_passage_is_no_figure_of_the_question() -> None:
+    passages = [{"number": number, "text": "the rent"} for number in range(1, 17)]
+    assert (
+        question_of(json.dumps({"question": "Is it above [figure]?", "passages": passages})) == "Is it above [figure]?"
+    )
+    assert question_of(json.dumps({"sentences": []})) == ""

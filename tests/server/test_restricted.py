@@ -475,6 +475,23 @@ async def test_a_guessed_name_changes_nothing_of_what_is_found(
     assert shown[0] == shown[1]
 
 
+async def test_a_name_alone_is_answered_as_a_word_that_stands_nowhere(
+    app: App, client: ServerClient, model: ScriptedModel, second: ScriptedModel
+) -> None:
+    """A base that is too large to be shown whole is searched, and all words of this question are hidden."""
+    filler = " ".join(
+        f"The tenant of house number {number} pays a rent for the yard and the roof." for number in range(900)
+    )
+    base = await restricted_base(app, f"Ms Zervanolis lives in the mill. {filler}")
+    for name in ("Zervanolis", "Quorvex"):
+        second.then(saying(reply("", "not_in_documents")))
+        found = part(await searched(client, model, [base], query=name))
+        assert (found["decision"], found["reason"]) == ("refuse", "not_in_documents")
+    assert {use.reason for use in (await app.knowledge.restricted_uses(ANN, base, PageQuery())).data} == {
+        "not_in_documents"
+    }
+
+
 SLICED = "The tenant keeps noisy geese near wooden bridges during winter."
 SLICES = ("tenant", "keeps", "noisy", "geese", "wooden", "bridges", "winter", "tenant and winter", "geese", "noisy")
 

@@ -56,8 +56,8 @@ _LETTERS = {
     "fr": "a-zàâæçéèêëîïôœùûüÿ",
     "es": "a-záéíóúüñ",
     "ru": "а-яё",
-    "zh": "\u4e00-\u9fff",
-    "ja": "\u3041-\u3096\u30a1-\u30fa\u30fc\u3005\u4e00-\u9fff",
+    "zh": "\u3007\u4e00-\u9fff",
+    "ja": "\u3041-\u3096\u30a1-\u30fa\u30fc\u3005\u3007\u4e00-\u9fff",
 }
 
 COMMON = 4.8
@@ -349,6 +349,7 @@ class Lexicon:
             or word in spoken.glossary
             or word in spoken.function_words
             or word in spoken.numeral_exceptions
+            or word in spoken.numerals
         )
 
     def _cost(self, word: str) -> float:

@@ -9,12 +9,13 @@ look-alike, an invisible sign, a capital) can carry anything. Pure.
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lamella.guard.lexicon import Lexicon, Token, TokenKind, tokens
-from lamella.guard.names import SENTENCE_ENDS, PlacedToken, named_places, placed
+from lamella.guard.lexicon import FEWEST_WORDS, Lexicon, Token, TokenKind, tokens
+from lamella.guard.names import ORDINARY, SENTENCE_ENDS, PlacedToken, named_places, placed
 from lamella.guard.terms import ProtectedTerms, is_heading, lines_of
 
 FIGURE, NAME, TERM = "[figure]", "[name]", "[term]"
@@ -60,8 +61,27 @@ def visible_words(text: str, lexicon: Lexicon, terms: ProtectedTerms) -> str:
     return " ".join(seen.split())
 
 
-def without_figures(text: str, lexicon: Lexicon) -> str:
-    """A question with `[figure]` in place of its numbers and dates: nobody can say yes or no to a hidden figure."""
+def without_figures(text: str, lexicons: Mapping[str, Lexicon], code: str) -> str:
+    """A question with `[figure]` in place of its numbers and dates: nobody can say yes or no to a hidden figure.
+
+    `code` is the language that it seems to have. Numerals of the others go too (`Is it siete?`), if its own language
+    hardly knows the word; a question of a few words may be in any of them.
+    """
+    own = lexicons.get(code)
+    if own is not None and own.language.has_spaces and len(text.split()) < FEWEST_WORDS:
+        own = None
+    # A width or an invisible character hides no numeral; what is numeric by itself (`Ⅳ`) stays so.
+    seen = (one for one in text if unicodedata.category(one) != "Cf")
+    text = "".join(unicodedata.normalize("NFKC", one) if one.isalpha() else one for one in seen)
+    for lexicon in lexicons.values():
+        # Chinese takes Japanese apart at the wrong places.
+        if not (own and own.code == "ja" and lexicon.code == "zh"):
+            text = _without_figures(text, lexicon, own)
+    return text
+
+
+def _without_figures(text: str, lexicon: Lexicon, own: Lexicon | None) -> str:
+    """The text without the numbers of one language; `own` is that of the question, if it can be told."""
     out: list[str] = []
     done = 0
     line = list(placed(tokens(text, lexicon.code), lexicon))
@@ -69,10 +89,32 @@ def without_figures(text: str, lexicon: Lexicon) -> str:
         token = place.token
         previous = line[at - 1].token.key if at else ""
         following = line[at + 1].token.key if at + 1 < len(line) else ""
-        if _is_figure(token, previous, following, lexicon):
+        if lexicon is own or own is None:
+            hidden = _is_figure(token, previous, following, lexicon) or _has_numeral(token, lexicon)
+        else:
+            hidden = lexicon.language.is_number(token.key) and not _is_usual(token.key, own)
+        if hidden and token.kind is not TokenKind.PLACEHOLDER:
             out += [text[done : token.start], FIGURE]
             done = token.end
     return "".join([*out, text[done:]])
+
+
+def _is_usual(key: str, lexicon: Lexicon) -> bool:
+    return key in lexicon.language.function_words or lexicon.frequency(key) >= ORDINARY
+
+
+_ROMAN = re.compile("M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})(?:e|er|ème)?")
+
+
+def _has_numeral(token: Token, lexicon: Lexicon) -> bool:
+    """Whether a numeral stands in a token that no list knows: `½`, `Ⅳ`, `XLII`, `⑫`, 陆仟元."""
+    if token.kind is TokenKind.CODE:
+        return any(character.isnumeric() for character in token.text)
+    if token.kind is not TokenKind.WORD or lexicon.is_listed(token.key):
+        return False
+    if lexicon.language.has_spaces:
+        return len(token.text) > 1 and _ROMAN.fullmatch(token.text) is not None
+    return any(character in lexicon.language.numerals or character.isnumeric() for character in token.key)
 
 
 def _is_figure(token: Token, previous: str, following: str, lexicon: Lexicon) -> bool:

@@ -37,6 +37,7 @@ from lamella.guard.release import (
 from lamella.guard.terms import ProtectedTerms, merged
 from lamella.knowledge.restricted.material import (
     FORM,
+    LONGEST_QUESTION,
     PROMPT,
     REWRITE,
     Chunk,
@@ -350,8 +351,8 @@ class _Answering:
             return _Asked(Reason.MODEL_FAILED)
 
     async def _ask(self) -> _Asked:
-        text = self.question.text
-        shown = without_figures(text, self.lexicons[language_of(text, self.lexicons) or FALLBACK])
+        text = self.question.text[:LONGEST_QUESTION]
+        shown = without_figures(text, self.lexicons, language_of(text, self.lexicons))
         if self.question.level is not RestrictedLevel.SUMMARY:
             return await self._filled_in(shown)
         self._log(PROMPT, question=shown, passages=shown_in_logs(self.chunks))

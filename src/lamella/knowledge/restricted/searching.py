@@ -241,6 +241,8 @@ class RestrictedSearch:
             return _nothing(totals)
         if totals.tokens <= ALL_MOST:
             return await asyncio.to_thread(chunks_of, await self._everything(base.shelf))
+        if not text.strip():
+            return ()  # every word of the question is hidden: a name alone finds what a word finds that stands nowhere
         found = await self.searching.search(where, text, limit)
         return await asyncio.to_thread(chunks_of, [(hit.document, hit.passage) for hit in found.hits])
 
