@@ -19,6 +19,12 @@ Let it answer, with functions as tools; each packet says what happens:
         print(packet)
     print(answer.text, answer.cost)
 
+See what a client of your own costs, and why:
+
+    client = lamella.wrap(anthropic.Anthropic())
+    client.messages.create(model="claude-opus-5-5", max_tokens=200, messages=[{"role": "user", "content": "Hello"}])
+    print(client.lamella.newest().why.text)
+
 A real model is `lamella.llm.anthropic.connect(lamella.facts("claude-opus-5-5"), base_url=…, key=…, timeout=60)`, for
 example. A whole backend on a folder, with conversations, files and knowledge bases, is `lamella.app.app.open_app`. A
 client of a server that runs elsewhere is `lamella.client.connect`.
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from lamella.core.errors import LamellaError
     from lamella.core.ports import ChatModel
     from lamella.core.tokens import Usage
+    from lamella.gateway.wrap import wrap
     from lamella.llm.model_table import facts
     from lamella.llm.scripted import ScriptedModel, calling, saying
 
@@ -59,6 +66,7 @@ __all__ = [
     "run",
     "saying",
     "window",
+    "wrap",
 ]
 
 _HOMES = {
@@ -68,6 +76,7 @@ _HOMES = {
     "lamella.core.errors": ("LamellaError",),
     "lamella.core.ports": ("ChatModel",),
     "lamella.core.tokens": ("Usage",),
+    "lamella.gateway.wrap": ("wrap",),
     "lamella.llm.model_table": ("facts",),
     "lamella.llm.scripted": ("ScriptedModel", "calling", "saying"),
 }
