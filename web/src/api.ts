@@ -11,16 +11,19 @@ import type {
   ListOf,
   Search,
   Gauge,
+  Line,
   Model,
   NewTurnBody,
   PreviewBody,
   QueuedMessage,
+  RequestDiff,
   RequestMap,
   ModelRequest,
   Session,
   Status,
   Notice,
   UploadedFile,
+  Why,
 } from './objects.ts'
 
 export * from './http.ts'
@@ -77,6 +80,11 @@ export const api = {
   requests: async (turn: string) =>
     items(await json<ModelRequest[] | ListOf<ModelRequest>>(`/turns/${turn}/requests`)),
   map: (request: string) => json<RequestMap>(`/requests/${request}/map`),
+  why: (request: string) => json<Why>(`/requests/${request}/why`),
+  diff: (request: string) => json<RequestDiff>(`/requests/${request}/diff`),
+  lines: (after?: string) => json<ListOf<Line>>(`/lines${query({ limit: 50, after })}`),
+  line: (id: string) => json<Line>(`/lines/${id}`),
+  liveLines: (signal: AbortSignal) => send('/lines/live', { headers: { Accept: 'text/event-stream' }, signal }),
   preview: (value: PreviewBody, signal?: AbortSignal) =>
     json<RequestMap>('/context/preview', { ...body('POST', value), signal: signal ?? null }),
   fileText: (id: string) => json<FileText>(`/files/${id}/text`),

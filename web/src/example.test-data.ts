@@ -1,8 +1,30 @@
-/** The packets of one turn with everything in it, for tests. */
+/** The packets of one turn with everything in it, and a client's line, for tests. */
 
-import type { Packet, UsageBody } from './objects.ts'
+import type { Line, Packet, UsageBody } from './objects.ts'
 
 export const usage: UsageBody = { input: 1000, cache_read: 920, cache_write: 60, fresh: 20, output: 40, reasoning: 8, estimated: false, cache_write_1h: 0, input_estimated: false }
+
+export const line: Line = {
+  id: 'conv_1',
+  object: 'line',
+  client: 'Claude Code 9.9',
+  session: 'session-1',
+  dialect: 'anthropic',
+  label: 'conversation',
+  title: 'Hello there',
+  model: 'model-a',
+  begun_at: '2026-11-21T12:00:00Z',
+  at: '2026-11-21T12:10:00Z',
+  requests: 4,
+  turns: 3,
+  breaks: 0,
+  lost: 0,
+  lost_cost: 0,
+  saved: 0,
+  usage,
+  cost: 0.03,
+  request_id: 'req_1',
+}
 
 const bodies = [
   {

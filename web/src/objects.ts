@@ -1265,6 +1265,19 @@ export interface ReasoningPacket {
   text: string
 }
 
+/** A request as it was recorded: its line, and why it read what it read from the cache. */
+export interface Recorded {
+  object: 'line.request'
+  line: Line
+  request: ModelRequest
+  relation: Relation
+  why: string
+  cause: Cause
+}
+
+/** How a request stands to the newest one of its line. */
+export type Relation = 'again' | 'new' | 'next' | 'rewritten'
+
 /**
  * The first difference between a request and the one before; `difference` is null if it begins with all of
  * that.

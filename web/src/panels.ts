@@ -16,6 +16,8 @@ export interface Passage {
 export interface ContextPanel {
   kind: 'context'
   turn: string | null
+  /** The newest of the turn, if none is named. */
+  request?: string
 }
 
 /** What would be sent, for the message that is being written. */

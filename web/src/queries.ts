@@ -27,6 +27,9 @@ export const keys = {
   sessions: (id: string) => ['sessions', id] as const,
   efforts: (id: string) => ['efforts', id] as const,
   requests: (turn: string) => ['requests', turn] as const,
+  lines: ['lines'] as const,
+  everyLine: ['line'] as const,
+  line: (id: string) => ['line', id] as const,
   changing: ['change'] as const,
 }
 
@@ -198,7 +201,8 @@ export const useFileText = (file: string | null) =>
     staleTime: Infinity,
   })
 
-function next<Item>(page: ListOf<Item>): string | undefined {
+/** Where the next page of a list begins; undefined after the last. */
+export function next<Item>(page: ListOf<Item>): string | undefined {
   return page.has_more ? (page.last_id ?? undefined) : undefined
 }
 
@@ -259,8 +263,8 @@ export function useRemove() {
       client.setQueryData<InfiniteData<ListOf<Conversation>>>(keys.conversations, (old) =>
         old && { ...old, pages: old.pages.map((page) => ({ ...page, data: page.data.filter((one) => one.id !== id) })) },
       )
-      void client.invalidateQueries({ queryKey: keys.conversations })
-      for (const key of [keys.conversation(id), keys.turns(id), keys.context(id)]) client.removeQueries({ queryKey: key })
+      for (const queryKey of [keys.conversations, keys.lines]) void client.invalidateQueries({ queryKey })
+      for (const key of [keys.conversation(id), keys.line(id), keys.turns(id), keys.context(id)]) client.removeQueries({ queryKey: key })
     },
   })
 }

@@ -77,6 +77,8 @@ type Told = Omit<PathTurn, 'object' | 'conversation_id' | 'user_message_id' | 'a
 
 /** A turn as the page keeps it: of one that has just begun no bill is known yet. */
 export interface ShownTurn extends Told {
+  /** The text of the answer; unknown until the server's list has the turn. */
+  answer?: string
   documents: ShownDocument[]
   runs: Pick<BranchRun, 'id' | 'model'>[]
   usage: UsageBody | null

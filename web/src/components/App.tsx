@@ -3,10 +3,11 @@ import { useCallback, useEffect, useState } from 'react'
 import { left } from '../finding.ts'
 import { PanelContext, type Panels, usePanel } from '../panels.ts'
 import { refresh, useConversation } from '../queries.ts'
-import { go, useConversationId } from '../route.ts'
+import { go, useConversationId, useLineId } from '../route.ts'
 import { turns } from '../turns.ts'
 import styles from './App.module.css'
 import { Chat } from './Chat.tsx'
+import { Clients } from './Clients.tsx'
 import { Confirm } from './Confirm.tsx'
 import { ContextDrawer } from './ContextDrawer.tsx'
 import { PassagePanel } from './PassagePanel.tsx'
@@ -18,9 +19,11 @@ import { Sidebar } from './Sidebar.tsx'
 
 export function App() {
   const conversation = useConversationId()
-  const list = useList(conversation)
-  const { panel, panels, leaving } = usePanel(conversation)
-  useTitle(conversation)
+  const line = useLineId()
+  const shown = conversation ?? line ?? null
+  const list = useList(shown)
+  const { panel, panels, leaving } = usePanel(shown)
+  useTitle(conversation, line !== undefined)
   useEffect(() => left(conversation), [conversation])
   useEnds()
   const [searching, setSearching] = useState(false)
@@ -33,10 +36,14 @@ export function App() {
     <PanelContext value={panels}>
       <div className={styles.app} data-list={list.hidden ? 'hidden' : 'shown'} data-panel={panel?.kind ?? 'none'}>
         <Sidebar current={conversation} open={list.over} hidden={list.hidden} onClose={list.close} onSearch={search} />
-        <Chat key={conversation ?? 'new'} conversation={conversation} onToggleList={list.toggle} />
+        {line !== undefined ? (
+          <Clients line={line} onToggleList={list.toggle} />
+        ) : (
+          <Chat key={conversation ?? 'new'} conversation={conversation} onToggleList={list.toggle} />
+        )}
         {panel?.kind === 'passage' && <PassagePanel passage={panel} onClose={panels.close} />}
-        {panel?.kind === 'context' && conversation !== null && (
-          <ContextDrawer conversation={conversation} turn={panel.turn} onClose={panels.close} />
+        {panel?.kind === 'context' && shown !== null && (
+          <ContextDrawer conversation={shown} at={panel} onClose={panels.close} />
         )}
         {panel?.kind === 'preview' && <PreviewDrawer conversation={conversation} onClose={panels.close} />}
         {panel?.kind === 'sessions' && conversation !== null && (
@@ -71,9 +78,9 @@ function useList(conversation: string | null) {
   return { over, hidden, close, toggle }
 }
 
-function useTitle(conversation: string | null): void {
+function useTitle(conversation: string | null, clients: boolean): void {
   const { data } = useConversation(conversation)
-  const title = conversation === null ? '' : data?.title
+  const title = clients ? 'Clients' : conversation === null ? '' : data?.title
   useEffect(() => {
     document.title = title ? `${title} · Lamella` : 'Lamella'
   }, [title])

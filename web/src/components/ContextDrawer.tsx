@@ -2,6 +2,8 @@ import type { ShownTurn } from '../turn.ts'
 import { useEffect, useState } from 'react'
 import type { ModelRequest } from '../api.ts'
 import { about, dollars, moment } from '../format.ts'
+import { useDiff } from '../lines.ts'
+import type { ContextPanel } from '../panels.ts'
 import { inOrder, useMap, useRequests, useTurnList } from '../queries.ts'
 import styles from './ContextDrawer.module.css'
 import { QueryError } from './ErrorNote.tsx'
@@ -10,19 +12,18 @@ import { RequestDetails } from './RequestDetails.tsx'
 
 interface Props {
   conversation: string
-  turn: string | null
+  at: ContextPanel
   onClose: () => void
 }
 
 /** What one request gave the model: every segment in order, where it was cached, and what it cost. */
-export function ContextDrawer({ conversation, turn: asked, onClose }: Props) {
-  const [turn, setTurn] = useState(asked)
-  const [request, setRequest] = useState<string | null>(null)
-  useEffect(() => setTurn(asked), [asked])
-  useEffect(() => setRequest(null), [turn])
+export function ContextDrawer({ conversation, at, onClose }: Props) {
+  const [{ turn, request }, setChoice] = useState<Pick<ContextPanel, 'turn' | 'request'>>(at)
+  useEffect(() => setChoice(at), [at])
   const turns = inOrder(useTurnList(conversation).data)
   const requests = useRequests(turn)
   const chosen = request ?? requests.data?.at(-1)?.id ?? null
+  const diff = useDiff(chosen)
   const map = useMap(chosen)
   const error = requests.error ?? map.error
 
@@ -32,7 +33,7 @@ export function ContextDrawer({ conversation, turn: asked, onClose }: Props) {
         <div className={styles.pickers}>
           <label>
             <span>Message</span>
-            <select value={turn ?? ''} onChange={(event) => setTurn(event.target.value)} data-testid="pick-turn">
+            <select value={turn ?? ''} onChange={(event) => setChoice({ turn: event.target.value })} data-testid="pick-turn">
               {turns.map((one, index) => (
                 <option key={one.id} value={one.id}>
                   {turnName(one, index)}
@@ -44,7 +45,7 @@ export function ContextDrawer({ conversation, turn: asked, onClose }: Props) {
             <span>Request</span>
             <select
               value={chosen ?? ''}
-              onChange={(event) => setRequest(event.target.value)}
+              onChange={(event) => setChoice({ turn, request: event.target.value })}
               disabled={!requests.data?.length}
               data-testid="pick-request"
             >
@@ -59,7 +60,7 @@ export function ContextDrawer({ conversation, turn: asked, onClose }: Props) {
         {error && <QueryError error={error} />}
         {(requests.isLoading || map.isLoading) && <p className={styles.quiet}>Loading the request…</p>}
         {requests.data?.length === 0 && <p className={styles.quiet}>No request was sent for this message.</p>}
-        {map.data && <RequestDetails map={map.data} />}
+        {map.data && <RequestDetails map={map.data} difference={diff.data?.difference ?? null} />}
       </div>
     </Panel>
   )

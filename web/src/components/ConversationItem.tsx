@@ -1,7 +1,7 @@
 import { type MouseEvent, useRef, useState } from 'react'
 import { type Conversation, explain } from '../api.ts'
 import { useRemove, useChange } from '../queries.ts'
-import { go, pathOf } from '../route.ts'
+import { go, isPlainClick, pathOf } from '../route.ts'
 import { Confirm } from './Confirm.tsx'
 import styles from './ConversationItem.module.css'
 import controls from './controls.module.css'
@@ -23,7 +23,7 @@ export function ConversationItem({ conversation, current, onChoose }: Props) {
   const problem = rename.error ?? remove.error
 
   const choose = (event: MouseEvent) => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return
+    if (!isPlainClick(event)) return
     event.preventDefault()
     go(conversation.id)
     onChoose()

@@ -1,12 +1,19 @@
 import { useState } from 'react'
-import { api, type RequestMap } from '../api.ts'
+import { api, type Difference, type RequestMap } from '../api.ts'
 import styles from './ContextDrawer.module.css'
+import { FirstDifference } from './FirstDifference.tsx'
 import { RequestFigures } from './RequestFigures.tsx'
 import { SegmentTable } from './SegmentTable.tsx'
 import { WindowStrip } from './WindowStrip.tsx'
 
+interface Props {
+  map: RequestMap
+  /** The first difference to the request before, if it is known. */
+  difference?: Difference | null
+}
+
 /** A request from end to end: its order, its window to scale, its figures, its segments, and what is not in it. */
-export function RequestDetails({ map }: { map: RequestMap }) {
+export function RequestDetails({ map, difference = null }: Props) {
   const [selected, setSelected] = useState<string | null>(null)
   return (
     <>
@@ -16,6 +23,7 @@ export function RequestDetails({ map }: { map: RequestMap }) {
       <WindowStrip map={map} selected={selected} onSelect={setSelected} />
       <RequestFigures map={map} />
       {map.why && <p data-testid="why">{map.why}</p>}
+      {difference && !difference.after_cached_prefix && <FirstDifference difference={difference} />}
       <Notes map={map} />
       <SegmentTable map={map} selected={selected} onSelect={setSelected} />
       <Absent map={map} />

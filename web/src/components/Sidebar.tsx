@@ -2,11 +2,11 @@ import { useEffect, useRef } from 'react'
 import { flushSync } from 'react-dom'
 import { usePanels } from '../panels.ts'
 import { useConversations, useStatus } from '../queries.ts'
-import { go } from '../route.ts'
+import { go, goToLine, isPlainClick, pathOfLine, useLineId } from '../route.ts'
 import { ConversationItem } from './ConversationItem.tsx'
 import controls from './controls.module.css'
 import { QueryError } from './ErrorNote.tsx'
-import { CloseIcon, Mark, PlusIcon, SearchIcon, SlidersIcon } from './icons.tsx'
+import { CloseIcon, Mark, PlugIcon, PlusIcon, SearchIcon, SlidersIcon } from './icons.tsx'
 import styles from './Sidebar.module.css'
 
 const KEY = /mac|iphone|ipad/i.test(navigator.userAgent) ? '⌘' : 'Ctrl'
@@ -26,6 +26,7 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
   const list = useConversations()
   const status = useStatus()
   const panels = usePanels()
+  const clients = useLineId() !== undefined
   const conversations = list.data?.pages.flatMap((page) => page.data) ?? []
   const closing = useRef<HTMLButtonElement>(null)
   useEffect(() => {
@@ -86,7 +87,7 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
           aria-keyshortcuts="Control+Shift+O Meta+Shift+O"
           title={`New conversation (${KEY}+Shift+O)`}
           data-testid="new-conversation"
-          aria-current={current === null ? 'page' : undefined}
+          aria-current={current === null && !clients ? 'page' : undefined}
           onClick={() => {
             go(null)
             onClose()
@@ -95,6 +96,22 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
           <PlusIcon />
           New conversation
         </button>
+        <a
+          href={pathOfLine(null)}
+          className={`${styles.new} ${styles.clients}`}
+          title="What other programs send through this server"
+          data-testid="clients-open"
+          aria-current={clients ? 'page' : undefined}
+          onClick={(event) => {
+            if (!isPlainClick(event)) return
+            event.preventDefault()
+            goToLine(null)
+            onClose()
+          }}
+        >
+          <PlugIcon />
+          Clients
+        </a>
         <div className={styles.scroll}>
           {list.error && (
             <QueryError error={list.error}>

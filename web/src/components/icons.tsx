@@ -48,6 +48,8 @@ export const BackIcon = icon(<path d="M10 4L6 8l4 4" />)
 export const AgainIcon = icon(<path d="M13.2 8a5.2 5.2 0 1 1-1.6-3.8M13.4 2.4v3h-3" />)
 export const ChevronIcon = icon(<path d="M6 4l4 4-4 4" />)
 
+export const PlugIcon = icon(<path d="M5.5 2.5v3M10.5 2.5v3M3.5 5.5h9v2a4.5 4.5 0 0 1-9 0zM8 12v2" />)
+
 /** The mark: thin plates, one above the other. */
 export function Mark({ size = 18 }: { size?: number }) {
   return (

@@ -13,7 +13,7 @@ from lamella.core.packets import UsageBody
 from lamella.core.records import Line
 from lamella.gateway.exchange import Recorded
 from lamella.gateway.matching import Relation
-from lamella.server.objects import AnyObject, ListObject, Moment, Object, listed, usage_of
+from lamella.server.objects import ListObject, Moment, Object, listed, usage_of
 from lamella.server.routes.requests import ModelRequestObject, request_object
 from lamella.server.routing import TheApp, TheCaller, ThePage, api_router
 from lamella.server.sse import EVENT_STREAM, EventStream, frame
@@ -83,7 +83,7 @@ async def lines(app: TheApp, caller: TheCaller, page: ThePage) -> ListObject[Lin
     return listed(await app.store.lines.lines(caller, page), line_object)
 
 
-@router.get("/lines/live", responses={200: {EVENT_STREAM: AnyObject}})
+@router.get("/lines/live", responses={200: {EVENT_STREAM: RecordedObject}})
 async def live_lines(request: Request, app: TheApp, caller: TheCaller) -> Response:
     """Your clients' requests as they are recorded."""
 
