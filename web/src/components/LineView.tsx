@@ -28,7 +28,7 @@ export function LineView({ line }: { line: Line }) {
           {isSideCall(line) && <Label line={line} />}
           <span>{line.model}</span>
           {line.session !== null && (
-            <span className={styles.session}>
+            <span className={styles.session} title={line.session}>
               session <code>{line.session}</code>
             </span>
           )}
