@@ -27,6 +27,9 @@ class Language:
     """The words of one language, by what they say. All are in lower case but for `nouns`, `capitalised`, `acronyms`."""
 
     code: str
+    has_spaces: bool
+    """Whether words stand apart."""
+
     function_words: frozenset[str]
     """Words without a content: articles, pronouns, prepositions, auxiliaries."""
 
@@ -86,16 +89,17 @@ class Language:
     there_is: str
     """That there is something about a question, and whom to ask: `{contact}`."""
 
+    uncounted: frozenset[str] = frozenset()
+    """Words that a text without spaces is cut into although their frequency is not known."""
+
+    announcing: frozenset[str] = frozenset()
+    """The first word, or character, of each name trigger and follower."""
+
     written: Mapping[str, str] = field(default_factory=dict)
     """Words with capitals in the list's case: `vpn` is VPN, `german` is German."""
 
     nouns: frozenset[str] = frozenset()
     noun_suffixes: tuple[str, ...] = ()
-
-    @property
-    def has_spaces(self) -> bool:
-        """Whether words stand apart."""
-        return self.code not in WITHOUT_SPACES
 
     def is_number(self, word: str) -> bool:
         """Whether a word in lower case is a numeral, an amount, a month or a weekday, whatever stands next to it.
@@ -143,8 +147,15 @@ def parsed(text: str) -> Language:
     code = told["language"]
     written = {word.casefold(): word for key in ("acronyms", "capitalised") for word in _words(told.get(key, []))}
     nouns = _words(told.get("nouns", []))
+    has_spaces = code not in WITHOUT_SPACES
+    glossary = frozenset(part for entry in _words(told["glossary"]) for part in entry.split())
+    listed = frozenset(
+        word for key in ("function_words", "numeral_exceptions", "numerals") for word in _words(told[key])
+    )
+    announcing = {entry.replace(".", "") for key in ("name_triggers", "name_followers") for entry in _words(told[key])}
     return Language(
         code=code,
+        has_spaces=has_spaces,
         function_words=_words(told["function_words"]),
         numerals=_words(told["numerals"]),
         numeral_root=re.compile("|".join(map(re.escape, sorted(_words(told["numeral_roots"]))))),
@@ -159,7 +170,7 @@ def parsed(text: str) -> Language:
         first_names=_words(told["first_names"]),
         surnames=_words(told["surnames"]),
         spelling_alphabet=_words(told.get("spelling_alphabet", [])),
-        glossary=frozenset(part for entry in _words(told["glossary"]) for part in entry.split()),
+        glossary=glossary,
         endings=_by_length(_words(told["endings"])),
         forms=tuple(sorted(_words(told["forms"]))),
         determiners=_words(told["determiners"]),
@@ -168,6 +179,8 @@ def parsed(text: str) -> Language:
         roles=_words(told.get("roles", [])),
         before_dates=_words(told["before_dates"]),
         there_is=told["there_is"],
+        uncounted=frozenset() if has_spaces else listed | glossary,
+        announcing=frozenset(entry.partition(" ")[0] if has_spaces else entry[:1] for entry in announcing),
         written=written,
         nouns=frozenset(noun.casefold() for noun in nouns),
         noun_suffixes=tuple(sorted(_words(told.get("noun_suffixes", [])))),

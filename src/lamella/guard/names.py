@@ -10,7 +10,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lamella.guard.lexicon import Lexicon, Token, TokenKind
 
@@ -42,8 +42,7 @@ COMMON_WORD = 5.0
 """Frequency (zipf) from which a Chinese word before a title is no name: 项目经理, but 黄河主任."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedToken:
+class PlacedToken(NamedTuple):
     """A word token and where it stands. `starts`: at the beginning of a sentence, line or cell; `cell`: of a line or
     cell, which may be no sentence (a bullet, a table).
     """
@@ -165,7 +164,9 @@ def _announced(line: Sequence[PlacedToken], lexicon: Lexicon) -> Iterator[int]:
     spoken = lexicon.language
     between = " " if spoken.has_spaces else ""
     keys = [place.token.key for place in line]
-    for at in range(len(line)):
+    for at, key in enumerate(keys):
+        if (key if spoken.has_spaces else key[:1]) not in spoken.announcing:
+            continue
         for length in range(1, min(3, len(line) - at) + 1):
             said = between.join(keys[at : at + length])
             if said in spoken.name_triggers:

@@ -241,12 +241,12 @@ class _Sentence:
     def read(self, sentence: Sequence[Token], at: int, token: Token) -> None:
         """Looks up one token."""
         match token.kind:
-            case TokenKind.MARK:
-                self._mark(token.text)
             case TokenKind.WORD:
                 previous = sentence[at - 1].key if at else ""
                 following = sentence[at + 1].key if at + 1 < len(sentence) else ""
                 self._word(token.key, previous, following)
+            case TokenKind.MARK:
+                self._mark(token.text)
             case TokenKind.DIGITS | TokenKind.PLACEHOLDER:
                 self._cut(CutReason.FIGURE, token.text)
             case TokenKind.CODE | TokenKind.BREAK:
@@ -292,13 +292,13 @@ class _Sentence:
     def checked(self, said: str) -> Checked:
         """The sentence after its last token."""
         lexicon = self._lexicon
-        content = [key for key in self.words if lexicon.is_content(key)]
-        stems = tuple(lexicon.stem(key) for key in content)
+        stem_of = {key: lexicon.stem(key) for key in self.words}
+        stems = tuple(stem_of[key] for key in self.words if lexicon.is_content(key))
         if any(self._terms.phrase_at(self.words, at, lexicon) for at in range(len(self.words))):
             self.cuts.add(CutReason.NAME)
         if sum(key in lexicon.language.spelling_alphabet for key in self.words) >= SPELLED:
             self.cuts.add(CutReason.SPELLING)
-        if self._has_title({lexicon.stem(key) for key in self.words if lexicon.is_title_word(key)}):
+        if self._shown.titles and self._has_title({stem_of[key] for key in stem_of if lexicon.is_title_word(key)}):
             self.cuts.add(CutReason.TITLE)
         if self._shown.is_told_by(stems):
             self._cut(CutReason.RUN, "")
