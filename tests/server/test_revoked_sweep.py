@@ -68,6 +68,10 @@ async def swept(reader: ServerClient, ids: dict[str, list[str]]) -> dict[str, st
     found = {}
     for path in routes():
         for place in places(path, ids):
+            if path == "/lines/live":  # it never ends, and begins with what comes from now on
+                async with reader.http.stream("GET", f"/api/v1{place}") as stream:
+                    assert stream.status_code == 200
+                continue
             is_api = path not in ("/healthz", "/version")
             answer = await reader.call("GET", place) if is_api else await reader.http.get(place)
             assert answer.status_code < 500, place
