@@ -121,6 +121,7 @@ def test_a_side_call_is_known_by_its_shape(sent: Object, label: str) -> None:
         ("claude-cli/9.9.1 (external, sdk-cli)", "Claude Code 9.9.1"),
         ("codex_exec/0.9 (Debian 12.0.0; x86_64) dumb", "Codex 0.9"),
         ("AsyncOpenAI/Python 3.1.0", "openai for Python 3.1.0"),
+        ("Agents/Python 0.24.0", "openai-agents 0.24.0"),
         ("ai-sdk/openai/3.0.141 ai-sdk/provider-utils/4", "AI SDK 3.0.141"),
         ("ai/6.0.326 ai-sdk/provider-utils/4.0.66 runtime/node.js", "AI SDK 6.0.326"),
         ("curl/8.1", "curl 8.1"),

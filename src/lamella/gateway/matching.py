@@ -111,6 +111,7 @@ _CLIENTS = (
     (re.compile(r"litellm/(\S+)"), "LiteLLM"),
     (re.compile(r"^ai/(\S+) ai-sdk"), "AI SDK"),
     (re.compile(r"ai-sdk/\S*?/(\S+)"), "AI SDK"),
+    (re.compile(r"^Agents/Python (\S+)"), "openai-agents"),
     (re.compile(r"(?:Async)?OpenAI/Python (\S+)"), "openai for Python"),
     (re.compile(r"(?:Async)?OpenAI/JS (\S+)"), "openai for JavaScript"),
     (re.compile(r"(?:Async)?Anthropic/Python (\S+)"), "anthropic for Python"),
