@@ -10,6 +10,7 @@ import openai
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
+from lamella.core.json import decode_object
 from lamella.server.testing import ServerClient, served
 from lamella.server.testing import client as connected
 from lamella_simulator.provider import Provider
@@ -242,3 +243,29 @@ async def test_what_openai_caches_without_markers_is_predicted(app: App, client:
     newest = (await requests(client, (await lines(app, client))[0]))[-1]
     why = await client.get(f"/requests/{newest['id']}/why")
     assert "too short (at least 1k tokens for gpt-6.1-terra)" in why["text"]
+
+
+async def test_a_request_after_one_without_markers_says_so(app: App, client: ServerClient) -> None:
+    talking = Client("messages")
+    await talking.send(client.http, "Hello there", **{"x-lamella-markers": "off"})
+    await talking.send(client.http, "And the ships?")
+    [line] = await lines(app, client)
+    why = await client.get(f"/requests/{line['request_id']}/why")
+    assert why["text"].endswith("Nothing was cached before: that request had no markers.")
+
+
+async def test_who_watches_sees_each_request_with_its_line_and_its_break(app: App, client: ServerClient) -> None:
+    talking = Client("messages", marks=True)
+    async with client.api.events("GET", "/lines/live") as events:
+        for text in ("Hello there", "And the ships?"):
+            await talking.send(client.http, text)
+        talking.tools[0]["description"] += " Now."
+        await talking.send(client.http, "Thank you")
+        seen = []
+        async for _, text in events:
+            seen += [decode_object(text)] if text else []
+            if len(seen) == 3:
+                break
+    assert [one["relation"] for one in seen] == ["new", "next", "next"]
+    assert [one["line"]["breaks"] for one in seen] == [0, 0, 1]  # type: ignore[index,call-overload]
+    assert "tool Weather" in str(seen[-1]["why"])

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from lamella.cache.difference import (
+    CLIENT,
     SHORTER,
     Cause,
     Difference,
@@ -32,7 +33,7 @@ from lamella.cache.difference import (
 )
 from lamella.core.caching import SKEW, CacheVerdict, Diagnosis
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.models import ModelFacts
+from lamella.core.models import Markers, ModelFacts
 from lamella.core.prompt import Ttl
 from lamella.core.records import RequestRecord, StoredDecision
 from lamella.core.tokens import Usage, short
@@ -386,9 +387,12 @@ def _impossible(usage: Usage, estimate: int) -> str:
 
 
 def _nothing_cached(evidence: Evidence) -> str:
-    if evidence.request.marker_policy == "off":
+    before, facts = evidence.before, evidence.facts
+    caches_alone = facts is not None and facts.markers is not Markers.ANTHROPIC
+    if evidence.request.marker_policy == "off" and not (caches_alone and evidence.request.layout == CLIENT):
         return "nothing was cached: no markers are set"
-    facts = evidence.facts
+    if before is not None and before.marker_policy == "off" and not caches_alone:
+        return "nothing was cached before: that request had no markers"
     least = f" (at least {short(facts.min_cacheable)} tokens for {facts.name})" if facts is not None else ""
     return f"nothing was cached before: the marked prefix was too short{least}"
 

@@ -144,7 +144,11 @@ class LineRecorder:
         observed = self._observed(exchange, window, found, before, step, error)
         await self._store.lines.add_request(exchange.caller, observed)
         explained = await self._explain(exchange, observed, before)
-        recorded = Recorded(observed.line, observed.request.record, found.relation, explained)
+        line = observed.line
+        if explained.lost:
+            lost, cost = line.lost + explained.lost, line.lost_cost + (explained.lost_cost or 0.0)
+            line = replace(line, breaks=line.breaks + 1, lost=lost, lost_cost=cost)
+        recorded = Recorded(line, observed.request.record, found.relation, explained)
         for user_id, queue in self._watching:
             if user_id == exchange.caller.user_id and not queue.full():
                 queue.put_nowait(recorded)
