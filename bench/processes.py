@@ -38,6 +38,12 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def cpu_of_threads(pid: int) -> float:
+    """Seconds of CPU that the living threads of a process have spent, to the nanosecond: `cpu_of` counts in 10 ms."""
+    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[0]) for file in files) / 1e9
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Resident and proportional memory in MB (1,000,000 bytes); `own` is what no other process shares."""

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,15 +17,12 @@ from processes import KEY, Running, clean_environment
 START = 180.0
 MODEL = "bench"
 PROXY_KEY = "sk-bench"
-CONFIGURATION = """\
-model_list:
+MODEL_ENTRY = """\
   - model_name: {name}
     litellm_params:
-      model: anthropic/{model}
+      model: {model}
       api_base: {url}
       api_key: {key}
-general_settings:
-  master_key: {proxy_key}
 """
 ADVICE = "python -m venv FOLDER && FOLDER/bin/pip install 'litellm[proxy]', then load.py --litellm FOLDER"
 
@@ -41,10 +38,21 @@ def version_of(environment: Path) -> str:
 
 @contextmanager
 def proxy(environment: Path, model: str, url: str) -> Iterator[Running]:
-    """Its proxy with one worker, as it comes, for one model of the provider at `url`."""
+    """Its proxy for one Anthropic model of the provider at `url`."""
+    with proxies(environment, {MODEL: (f"anthropic/{model}", url)}) as found:
+        yield found
+
+
+@contextmanager
+def proxies(environment: Path, models: Mapping[str, tuple[str, str]]) -> Iterator[Running]:
+    """Its proxy with one worker, as it comes. `models` has for each name the provider's model and address."""
     with tempfile.TemporaryDirectory(prefix="lamella-bench-") as folder:
         told = Path(folder) / "config.yaml"
-        told.write_text(CONFIGURATION.format(name=MODEL, model=model, url=url, key=KEY, proxy_key=PROXY_KEY))
+        entries = [
+            MODEL_ENTRY.format(name=name, model=model, url=url, key=KEY) for name, (model, url) in models.items()
+        ]
+        settings = f"general_settings:\n  master_key: {PROXY_KEY}\n"
+        told.write_text("".join(["model_list:\n", *entries, settings]))
         port = _free_port()
         command = [str(environment / "bin" / "litellm"), "--config", str(told), "--host", "127.0.0.1"]
         local = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}

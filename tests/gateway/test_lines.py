@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ import anthropic
 import openai
 import pytest
 
-from lamella.app.app import LOCAL_OWNER, App
+from lamella.app.app import LOCAL_OWNER, App, database_path
 from lamella.core.json import decode_object
 from lamella.server.testing import ServerClient, served
 from lamella.server.testing import client as connected
@@ -37,6 +40,15 @@ async def requests(client: ServerClient, line: Object) -> list[Object]:
     for turn in reversed(turns):
         found += (await client.get(f"/turns/{turn['id']}/requests"))["data"]
     return found
+
+
+def stored(app: App) -> int:
+    """Bytes of the requests' rows."""
+    with closing(sqlite3.connect(database_path(app.settings.data))) as database:
+        columns = [row[1] for row in database.execute("PRAGMA table_info(requests)")]
+        lengths = " + ".join(f"coalesce(length({name}), 0)" for name in columns)
+        [size] = database.execute(f"SELECT sum({lengths}) FROM requests").fetchone()
+    return int(size)
 
 
 @WIRES
@@ -84,6 +96,44 @@ async def test_a_client_that_sets_markers_keeps_them_and_one_that_says_off_gets_
     assert "cache_control" not in str(provider.requests[2].json)
     policies = {one["marker_policy"] for line in await lines(app, client) for one in await requests(client, line)}
     assert policies == {"client", "off"}
+
+
+async def test_a_marker_within_a_result_is_a_marker_too(app: App, client: ServerClient, provider: Provider) -> None:
+    talking = Client("messages")
+    await talking.send(client.http, "Hello there")
+    result = {"type": "text", "text": PROSE, "cache_control": {"type": "ephemeral"}}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Weather", "input": {}}
+    talking.history[-1]["content"].append(call)
+    talking.history.append(
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [result]}]}
+    )
+    await talking.send(client.http)
+    [line] = await lines(app, client)
+    policies = [request["marker_policy"] for request in await requests(client, line)]
+    assert policies == ["planner", "off"]
+
+
+async def test_a_very_long_request_gets_its_markers_the_same_way_each_time(
+    app: App, client: ServerClient, provider: Provider
+) -> None:
+    talking = Client("messages", system=PROSE * 4_000)
+    await talking.send(client.http, "Hello there")
+    del talking.history[-1]
+    await talking.send(client.http)
+    one, two = (logged.json for logged in provider.requests[-2:])
+    assert one == two
+    assert "cache_control" in str(one)
+
+
+async def test_what_is_stored_of_a_request_does_not_grow_with_its_conversation(app: App, client: ServerClient) -> None:
+    talking, sizes = Client("chat"), [0]
+    for turn in range(61):
+        await talking.send(client.http, f"Question {turn}: {PROSE}")
+        if turn in (20, 40, 60):
+            await app.gateway.recorder.drain()
+            sizes.append(stored(app))
+    first, second, third = (later - sooner for sooner, later in pairwise(sizes))
+    assert third < 1.2 * second, (first, second, third)
 
 
 async def test_a_title_is_no_conversation_and_both_are_in_the_bill(

@@ -56,6 +56,16 @@ async def test_the_body_goes_on_byte_for_byte(client: ServerClient, upstream: Up
 
 
 @DOORS
+async def test_a_prompt_that_can_not_be_read_is_for_the_upstream_to_refuse(
+    client: ServerClient, upstream: UpstreamServer, path: str
+) -> None:
+    sent = b'{"model":"%b","stream":true,"messages":[{"role":"user","content":"\xff"}],"stream_options":null}'
+    answer = await client.http.post(path, content=sent % MODELS[path].encode())
+    assert answer.status_code == 200
+    assert b'"content":"\xff"' in upstream.got[0].body
+
+
+@DOORS
 async def test_headers_go_on_but_for_the_callers_key_and_its_connection(
     client: ServerClient, upstream: UpstreamServer, path: str
 ) -> None:
@@ -144,7 +154,9 @@ async def test_a_client_that_leaves_closes_the_upstream_at_once(
         await upstream.closed.wait()
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"messages":[]}', b'{"model":7}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{", b'{"messages":[]}', b'{"model":7}', b"\xff\xfe", b'{"model":"\xff"}']
+)
 @DOORS
 async def test_what_is_no_request_is_refused_in_the_clients_words(
     client: ServerClient, upstream: UpstreamServer, path: str, content: bytes

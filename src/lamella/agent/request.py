@@ -174,7 +174,7 @@ def new_request(
         head=prepared.request.head,
         letters=letters(prepared.wired.segments),
         segments=stored,
-        zones=_zones(prepared.wired.segments),
+        zones=zones_of(prepared.wired.segments),
         markers=tuple(StoredMarker(m.index, m.ttl.value, m.why) for m in prepared.plan.markers),
         notes=tuple((n.segment, n.text) for n in (*prepared.assembled.report.notes, *prepared.plan.notes)),
         absent=tuple((absence.kind.value, absence.why) for absence in prepared.assembled.report.absent),
@@ -293,7 +293,7 @@ def side_request(
         head=request.head,
         letters=letters(prompt.segments),
         segments=_stored_segments(wired, None),
-        zones=_zones(prompt.segments),
+        zones=zones_of(prompt.segments),
         markers=(),
         notes=(),
         protocol=str(model.facts.protocol),
@@ -308,5 +308,5 @@ def side_request(
     return request, NewRequest(record=record, base=None, shared=0, blocks=_blocks(wired.blocks))
 
 
-def _zones(segments: tuple[Segment, ...]) -> tuple[tuple[str, int], ...]:
+def zones_of(segments: tuple[Segment, ...]) -> tuple[tuple[str, int], ...]:
     return tuple((zone.value, sum(1 for _ in run)) for zone, run in groupby(segment.zone for segment in segments))

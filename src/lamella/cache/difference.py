@@ -112,7 +112,14 @@ def _tool_of(block: bytes) -> str:
 
 def _common(one: bytes, other: bytes) -> int:
     """How many bytes two blocks begin with together."""
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _around(data: bytes, byte: int) -> str:

@@ -32,6 +32,11 @@ log = structlog.get_logger()
 
 PORT = 8377
 
+SWITCH_SECONDS = 0.0005
+"""For so long a thread that reads a long window may keep the event loop waiting; Python's own 5 ms are felt in every
+stream, two or three times for each chunk.
+"""
+
 FILES_BESIDE = 256
 """Files that a server has open besides its connections: database, uploads, providers, tools."""
 
@@ -48,6 +53,7 @@ def serve_command(
     """Serve the page and the API."""
     settings = read_settings(data=data, model=model)
     configure_logs(settings.log_file)
+    sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
         runner.run(_serve(host, port, settings))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -14,6 +14,8 @@ JsonObject: TypeAlias = Mapping[str, Json]
 _encoder = msgspec.json.Encoder()
 _sorting = msgspec.json.Encoder(order="sorted")
 _decoder = msgspec.json.Decoder()
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_items = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def encode(value: object) -> bytes:
@@ -46,6 +48,26 @@ def decode_object(data: bytes | str) -> dict[str, Json]:
     if not isinstance(value, dict):
         raise msgspec.DecodeError(f"expected a JSON object, got {type(value).__name__}")
     return value
+
+
+def decode_in_pieces(data: bytes) -> dict[str, Json]:
+    """As `decode_object`, but the elements of its lists are decoded one at a time.
+
+    Decoding holds the interpreter, so all other threads wait for as long as one piece takes.
+    """
+    return {
+        name: [_decoder.decode(item) for item in _items.decode(value)] if _is_list(value) else _decoder.decode(value)
+        for name, value in _fields.decode(data).items()
+    }
+
+
+def fields_but(data: bytes, left_out: Container[str]) -> dict[str, Json]:
+    """The fields of an object but those that are left out, whose values are not decoded."""
+    return {name: _decoder.decode(value) for name, value in _fields.decode(data).items() if name not in left_out}
+
+
+def _is_list(value: msgspec.Raw) -> bool:
+    return bytes(memoryview(value)[:1]) == b"["
 
 
 WRAPPINGS = 3

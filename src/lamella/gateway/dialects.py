@@ -12,7 +12,7 @@ leave out what says nothing to a model (ids of items, empty fields). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
@@ -123,8 +123,21 @@ class _Group:
     number: int = 0
 
 
-def read(dialect: Dialect, body: JsonObject) -> ObservedWindow:
-    """The window of a body. What it does not know is kept as a block or in the head; nothing is refused."""
+def tokens_of(block: WireBlock) -> int:
+    """Local tokens of a block."""
+    return _tokens(block.value, count_tokens)
+
+
+def rough_tokens_of(block: WireBlock) -> int:
+    """As `tokens_of`, a token for every four characters: a hundred times as fast, and often a quarter off."""
+    return _tokens(block.value, lambda text: len(text) // 4)
+
+
+def read(dialect: Dialect, body: JsonObject, weigh: Callable[[WireBlock], int] = tokens_of) -> ObservedWindow:
+    """The window of a body. What it does not know is kept as a block or in the head; nothing is refused.
+
+    `weigh` returns a block's local tokens, for a caller that remembers them.
+    """
     match dialect:
         case Dialect.MESSAGES:
             groups, names = [*_tools(body), *_messages_system(body), *_messages(body)], ("tools", "system", "messages")
@@ -137,10 +150,16 @@ def read(dialect: Dialect, body: JsonObject) -> ObservedWindow:
         case _:
             assert_never(dialect)
     head = {name: value for name, value in body.items() if name not in names and name != "cache_control"}
-    return _window(dialect, body, head, groups)
+    return _window(dialect, body, head, groups, weigh)
 
 
-def _window(dialect: Dialect, body: JsonObject, head: JsonObject, groups: Sequence[_Group]) -> ObservedWindow:
+def _window(
+    dialect: Dialect,
+    body: JsonObject,
+    head: JsonObject,
+    groups: Sequence[_Group],
+    weigh: Callable[[WireBlock], int],
+) -> ObservedWindow:
     wired: list[tuple[WireBlock, ...]] = []
     markers: list[Marker] = []
     segments: list[Segment] = []
@@ -153,7 +172,7 @@ def _window(dialect: Dialect, body: JsonObject, head: JsonObject, groups: Sequen
             made.append(WireBlock.of(raw.level, raw.role, raw.value, group.id, markable=raw.markable))
             index += 1
         wired.append(tuple(made))
-        segments.append(_segment(group, made))
+        segments.append(_segment(group, made, sum(map(weigh, made))))
     messages = [group for group in groups if group.blocks[0].level == "messages"]
     if "cache_control" in body and index and not any(marker.index == index - 1 for marker in markers):
         markers.append(Marker(index - 1, _life(body) or Ttl.FIVE_MINUTES, PLACED))
@@ -191,7 +210,7 @@ def _paths(group: _Group) -> Iterator[tuple[Any, ...]]:
         yield ("messages", group.number, place) if raw.level == "messages" else (raw.level, place)
 
 
-def _segment(group: _Group, blocks: Sequence[WireBlock]) -> Segment:
+def _segment(group: _Group, blocks: Sequence[WireBlock], tokens: int) -> Segment:
     fixed = group.blocks[0].level != "messages"
     return Segment(
         id=group.id,
@@ -202,7 +221,7 @@ def _segment(group: _Group, blocks: Sequence[WireBlock]) -> Segment:
         owner=CLIENT,
         label=group.label,
         letters=group.letters,
-        tokens=MESSAGE_TOKENS + sum(_tokens(block.value) for block in blocks),
+        tokens=MESSAGE_TOKENS + tokens,
         digest=digest(*(block.digest.encode() for block in blocks)),
     )
 
@@ -393,14 +412,13 @@ _DATA = 20_000
 """A string without a space that is longer than so many characters is data, no text."""
 
 
-def _tokens(value: Json) -> int:
-    """Local tokens of a block."""
+def _tokens(value: Json, count: Callable[[str], int]) -> int:
     if isinstance(value, str):
-        return PICTURE if len(value) > _DATA and " " not in value[:_DATA] else count_tokens(value)
+        return PICTURE if len(value) > _DATA and " " not in value[:_DATA] else count(value)
     if isinstance(value, Mapping):
-        return sum(_tokens(inner) + 1 for inner in value.values())
+        return sum(_tokens(inner, count) + 1 for inner in value.values())
     if isinstance(value, Sequence):
-        return sum(map(_tokens, value))
+        return sum(_tokens(inner, count) for inner in value)
     return 1
 
 

@@ -1,22 +1,26 @@
-"""What passes the gateway: where a request goes, the request with its answer, and the record of it."""
+"""What passes the gateway: where a request goes, the request with its answer, its window, and the record of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from lamella.cache.why import Why
 from lamella.core.errors import LamellaError
+from lamella.core.json import decode_in_pieces
 from lamella.core.models import ModelFacts
-from lamella.core.prompt import Marker
+from lamella.core.prompt import Marker, WireBlock
 from lamella.core.records import Caller, Line, RequestRecord
-from lamella.gateway.dialects import Dialect
+from lamella.gateway.dialects import Dialect, ObservedWindow, read, tokens_of
 from lamella.gateway.matching import Relation
 from lamella.llm.upstream import Upstream
 
 MAX_COPY_BYTES = 16_000_000
 """Bytes of an answer that are kept for the record. A longer answer is relayed whole and recorded without its text."""
+
+REMEMBERED = 20_000
+"""Blocks whose tokens are remembered; about 3 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +72,23 @@ class Exchange:
     error: LamellaError | None = None
     left: bool = False
     """The client left before the answer was whole."""
+
+
+def window_of_exchange(exchange: Exchange, weigh: Callable[[WireBlock], int]) -> ObservedWindow:
+    """The window of a request as it is now. Raises `msgspec.DecodeError` or UnicodeDecodeError."""
+    return read(exchange.dialect, decode_in_pieces(exchange.body), weigh)
+
+
+class BlockWeights:
+    """Local tokens of blocks, by digest: a client sends a block again with every request, and it is counted once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def __call__(self, block: WireBlock) -> int:
+        known = self._known.get(block.digest)
+        if known is None:
+            known = self._known[block.digest] = tokens_of(block)
+            if len(self._known) > REMEMBERED:
+                self._known = dict(list(self._known.items())[REMEMBERED // 2 :])
+        return known

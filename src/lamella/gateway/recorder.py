@@ -7,14 +7,17 @@ exchange is dropped, never the exchange, and counted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
+from typing import ParamSpec, TypeVar
 
+import msgspec
 import structlog
 
 from lamella.agent.container import OpenStep, StepBirth
+from lamella.agent.request import zones_of
 from lamella.cache.difference import CLIENT, difference
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import Facts, Plan, note_billed, note_written, predicted
@@ -24,7 +27,6 @@ from lamella.context.layouts import DEFAULT
 from lamella.core.clock import Clock
 from lamella.core.errors import LamellaError
 from lamella.core.ids import Ids
-from lamella.core.json import Json, decode_object
 from lamella.core.messages import Step, StopReason, Text, ToolResult
 from lamella.core.models import Markers
 from lamella.core.prompt import Kind, Marker, Ttl
@@ -40,8 +42,15 @@ from lamella.core.records import (
 from lamella.core.tokens import Usage
 from lamella.gateway.additions import wanted_markers, with_markers
 from lamella.gateway.answers import read_answer
-from lamella.gateway.dialects import ObservedWindow, effort_of, read, salts_of, text_of
-from lamella.gateway.exchange import Exchange, Recorded
+from lamella.gateway.dialects import (
+    Dialect,
+    ObservedWindow,
+    effort_of,
+    rough_tokens_of,
+    salts_of,
+    text_of,
+)
+from lamella.gateway.exchange import BlockWeights, Exchange, Recorded, window_of_exchange
 from lamella.gateway.matching import Match, Relation, answer_digest, label_of, match, title_of_message
 from lamella.storage import Store
 
@@ -59,12 +68,23 @@ GOES_ON_FOR = timedelta(hours=24)
 SESSIONS_LAST = timedelta(days=30)
 """For so long a request may go on a line of its session."""
 
+LONG_BYTES = 40_000
+"""A body from which on its blocks are read in a thread."""
+
+HUGE_BYTES = 250_000
+"""A body from which on tokens are only estimated for its markers: counting 2 MB takes 0.3 s, and the request waits."""
+
+_MARKER = b'"cache_control"'
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class LineRecorder:
     """The recorder of a server."""
 
     def __init__(self, store: Store, ledger: Ledger, clock: Clock, ids: Ids) -> None:
         self._store, self._ledger, self._clock, self._ids = store, ledger, clock, ids
+        self._weights = BlockWeights()
         self._watching: set[tuple[str, asyncio.Queue[Recorded]]] = set()
         self._queue: asyncio.Queue[Exchange] = asyncio.Queue()
         self._bytes = 0
@@ -72,13 +92,19 @@ class LineRecorder:
         self.dropped = 0
         """Exchanges without a record, because too many waited."""
 
-    def mark(self, exchange: Exchange, fields: Mapping[str, Json]) -> None:
-        """Add markers to a body that has none, if they pay."""
-        window = read(exchange.dialect, fields)
-        keys, facts = _keys(window, exchange, exchange.route.facts.token_factor)
-        added = wanted_markers(window, keys, self._ledger, facts)
-        if added:
-            exchange.body, exchange.added = with_markers(exchange.body, window, added), added
+    async def mark(self, exchange: Exchange) -> None:
+        """Add markers to a body that has none, if they pay. A body that can't get any is not read."""
+        takes_markers = exchange.dialect is Dialect.MESSAGES and exchange.route.facts.markers is Markers.ANTHROPIC
+        if not takes_markers or _MARKER in exchange.body:
+            return
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the upstream refuses it
+            is_huge = len(exchange.body) > HUGE_BYTES
+            window = await _aside(exchange, window_of_exchange, exchange, rough_tokens_of if is_huge else self._weights)
+            keys, facts = _keys(window, exchange, exchange.route.facts.token_factor)
+            added = wanted_markers(window, keys, self._ledger, facts)
+            if added:
+                exchange.body = await _aside(exchange, with_markers, exchange.body, window, added)
+                exchange.added = added
 
     def take(self, exchange: Exchange) -> None:
         """Record what passed, later; never waits."""
@@ -131,10 +157,10 @@ class LineRecorder:
                 self._queue.task_done()
 
     async def _record(self, exchange: Exchange) -> None:
-        window = await asyncio.to_thread(_window, exchange)
+        window = await asyncio.to_thread(window_of_exchange, exchange, self._weights)
         since = exchange.at - (SESSIONS_LAST if exchange.session else GOES_ON_FOR)
         lines = await self._store.lines.candidates(exchange.caller, window.keys, exchange.session, since)
-        found = match(window, exchange.session, lines)
+        found = await asyncio.to_thread(match, window, exchange.session, lines)
         before = None
         if found.line is not None:
             before = await self._store.requests.request(exchange.caller, found.line.request_id)
@@ -160,7 +186,7 @@ class LineRecorder:
             for one in (before, request):
                 blocks = await self._store.requests.blocks(exchange.caller, one.id)
                 data |= {block.digest: block.data for block in blocks}
-        explained = why(Evidence(request, before, (), exchange.route.facts, data))
+        explained = await asyncio.to_thread(why, Evidence(request, before, (), exchange.route.facts, data))
         if explained.lost:
             cost = explained.lost_cost or 0.0
             await self._store.lines.note_break(exchange.caller, observed.line.id, explained.lost, cost)
@@ -257,8 +283,11 @@ async def _taken(queue: asyncio.Queue[Recorded]) -> AsyncIterator[Recorded]:
         yield await queue.get()
 
 
-def _window(exchange: Exchange) -> ObservedWindow:
-    return read(exchange.dialect, decode_object(exchange.body))
+async def _aside(exchange: Exchange, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Do it in a thread if the body is long, so that it holds up no stream."""
+    if len(exchange.body) > LONG_BYTES:
+        return await asyncio.to_thread(work, *args, **kwargs)
+    return work(*args, **kwargs)
 
 
 def _begins(window: ObservedWindow, found: Match) -> str | None:
@@ -351,7 +380,7 @@ def _record(
         head=window.head,
         letters=" ".join(segment.letters for segment in window.segments),
         segments=window.stored,
-        zones=tuple((segment.zone.value, 1) for segment in window.segments),
+        zones=zones_of(window.segments),
         markers=tuple(StoredMarker(m.index, m.ttl.value, m.why) for m in plan.markers),
         notes=(),
         protocol=window.dialect.value,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -18,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, PayloadTooLarge, ProviderError
-from lamella.core.json import Json, decode_object
+from lamella.core.json import Json, fields_but
 from lamella.core.records import Caller
 from lamella.gateway.additions import UsageFilter, asks_for_usage, with_usage
 from lamella.gateway.dialects import Dialect
@@ -78,7 +77,7 @@ class Gateway:
         await self._relay(request, exchange, parts, sent)
 
     async def _exchange(self, request: Request, body: bytes, caller: Caller, parts: GatewayParts) -> Exchange:
-        fields = object_of(body)
+        fields = fields_of(body)
         model = _model_of(fields)
         route = await parts.find(self._dialect, model)
         body = body if route.model == model else with_model(body, route.model)
@@ -88,7 +87,7 @@ class Gateway:
         if self._records and parts.asks_for_usage and self._dialect is Dialect.CHAT and not asks_for_usage(fields):
             made.body, made.hides_usage = with_usage(made.body), True
         if self._records and parts.adds_markers and request.headers.get(MARKERS_HEADER, "on") != "off":
-            await parts.aside(parts.recorder.mark, made, fields)
+            await parts.recorder.mark(made)
         return made
 
     async def _relay(self, request: Request, exchange: Exchange, parts: GatewayParts, sent: Sent) -> None:
@@ -139,16 +138,6 @@ class GatewayParts:
     adds_markers: bool = True
     asks_for_usage: bool = True
 
-    async def aside(self, work: Callable[[Exchange, Mapping[str, Json]], None], made: Exchange, fields: Any) -> None:
-        """Do it in a thread if the body is long, so that it holds up no stream."""
-        if len(made.body) > LONG_BYTES:
-            await asyncio.to_thread(work, made, fields)
-        else:
-            work(made, fields)
-
-
-LONG_BYTES = 40_000
-"""A body from which on its blocks are read in a thread."""
 
 MARKERS_HEADER = "x-lamella-markers"
 """`off`: no marker is added to this request."""
@@ -165,11 +154,15 @@ async def read_body(request: Request) -> bytes:
     return b"".join(pieces)
 
 
-def object_of(body: bytes) -> dict[str, Json]:
-    """The fields of a body. Raises `InvalidRequest` for what is no JSON object."""
+_PROMPT = frozenset({"messages", "input", "system", "instructions", "tools"})
+"""The long fields of a body, which nothing here reads."""
+
+
+def fields_of(body: bytes) -> dict[str, Json]:
+    """The fields of a body without its prompt. Raises `InvalidRequest` for what is no JSON object."""
     try:
-        return decode_object(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return fields_but(body, _PROMPT)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"The body can't be read: {error}.", hint="Send one JSON object.") from None
 
 

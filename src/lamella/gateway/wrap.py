@@ -108,7 +108,7 @@ class Records:
         if dialect is Dialect.CHAT and not asks_for_usage(fields):
             exchange.body, exchange.hides_usage = with_usage(body), True
         if self._markers:
-            self._recorder.mark(exchange, fields)
+            asyncio.run_coroutine_threadsafe(self._recorder.mark(exchange), self._loop).result(WAIT)
         return exchange
 
     def end(self, exchange: Exchange) -> None:

@@ -20,7 +20,7 @@ from lamella.app.app import App
 from lamella.core.errors import LamellaError, NotFound
 from lamella.core.json import Json
 from lamella.gateway.dialects import Dialect
-from lamella.gateway.relay import Gateway, Sent, object_of, read_body
+from lamella.gateway.relay import Gateway, Sent, fields_of, read_body
 from lamella.server.routes import responses
 from lamella.server.routes.responses import CONVERSATION_HEADER, RESPONSE, TURN
 
@@ -51,7 +51,7 @@ class ResponsesDoor:
         request = Request(scope, receive)
         try:
             body = await read_body(request)
-            fields = object_of(body)
+            fields = fields_of(body)
             is_ours = await _is_ours(request, fields, scope["state"]["lamella"])
         except LamellaError as error:
             await Sent(send).refuse(Dialect.RESPONSES, error)
