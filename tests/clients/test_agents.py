@@ -37,7 +37,8 @@ async def test_claude_code(door: Door) -> None:
     line = await checked(door, 3, 4, breaks=1)
     *_, newest = await door.why(line)
     assert (newest["cause"], newest["by"]) == ("tools", "tools"), newest["text"]
-    assert "from “Tools” on the window is another" in newest["text"]
+    assert "from “Tools” on the window is another (tool Workflow, " in newest["text"]
+    assert "a tool was left out" in newest["text"]
 
 
 async def test_codex(door: Door) -> None:

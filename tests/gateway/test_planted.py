@@ -18,7 +18,7 @@ from lamella.core.tokens import Usage
 from lamella.gateway.dialects import Dialect, ObservedWindow, effort_of, read
 from lamella.llm.model_table import facts
 
-from .clients import PROSE, Client
+from .clients import PROSE, Client, tool
 
 Object = dict[str, Any]
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -83,6 +83,10 @@ def tool_gone(client: Client, random: Random) -> None:
     client.tools.pop(random.randrange(len(client.tools)))
 
 
+def tool_new(client: Client, random: Random) -> None:
+    client.tools.insert(random.randrange(len(client.tools)), tool("Tides", client.wire))
+
+
 def tool_field(client: Client, random: Random) -> None:
     random.choice(client.tools)["of_tomorrow"] = True
 
@@ -123,6 +127,7 @@ BREAKS: dict[Callable[[Client, Random], None], tuple[Cause, Origin]] = {
     tool_text: (Cause.TOOLS, Origin.TOOLS),
     tool_order: (Cause.TOOLS, Origin.TOOLS),
     tool_gone: (Cause.TOOLS, Origin.TOOLS),
+    tool_new: (Cause.TOOLS, Origin.TOOLS),
     tool_field: (Cause.TOOLS, Origin.TOOLS),
     system_text: (Cause.EDITED, Origin.CLIENT),
     clock: (Cause.TIME, Origin.CLOCK),
@@ -130,6 +135,14 @@ BREAKS: dict[Callable[[Client, Random], None], tuple[Cause, Origin]] = {
     result: (Cause.EDITED, Origin.CLIENT),
     answer: (Cause.EDITED, Origin.CLIENT),
     left_out: (Cause.EDITED, Origin.CLIENT),
+}
+
+
+SAID: dict[Callable[[Client, Random], None], str] = {
+    tool_text: "a tool is described differently",
+    tool_order: "the tools are in another order",
+    tool_gone: "a tool was left out",
+    tool_new: "(tool Tides, block",
 }
 
 
@@ -182,6 +195,7 @@ def test_every_planted_break_is_named_to_the_byte(dialect: Dialect, planted: Cal
         assert found.difference.block == block
         if planted is not tool_gone:  # the last tool has nothing at its place
             assert found.difference.byte == byte
+        assert SAID.get(planted, "") in found.text
         if planted is tool_text:
             assert f"tool {found.difference.tool}," in found.text
 

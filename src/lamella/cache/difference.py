@@ -98,7 +98,8 @@ def _inside(old: StoredSegment, new: StoredSegment | None, block: int, data: Map
     becomes = data.get(mine[at], b"") if at < len(mine) else b""
     byte = _common(was, becomes)
     reordered = new is not None and sorted(old.blocks) == sorted(mine)
-    tool = _tool_of(was or becomes) if old.kind == "tools" else ""
+    added = set(old.blocks) < set(mine)
+    tool = _tool_of((becomes if added else was) or was or becomes) if old.kind == "tools" else ""
     return Difference(old, new, block + at, byte, _around(was, byte), _around(becomes, byte), reordered, tool)
 
 
@@ -184,7 +185,7 @@ def undecided(difference: Difference) -> tuple[Origin, str]:
     """Who changed a prefix without a decision, and a description of the change, derived from the segment."""
     old, new = difference.segment, difference.now
     if old.kind == "tools":
-        how = "the tools are in another order" if difference.reordered else "a tool is described differently"
+        how = "the tools are in another order" if difference.reordered else _tools_changed(old, new)
         return Origin.TOOLS, f"{how}, as {'the client' if old.owner == CLIENT else 'their server'} gave them"
     if difference.was and difference.becomes and _is_time(difference):
         return Origin.CLOCK, "it has a date or a time, which differs in every request"
@@ -195,6 +196,14 @@ def undecided(difference: Difference) -> tuple[Origin, str]:
     if old.owner == CLIENT:
         return Origin.CLIENT, "the client left it out" if new is None else "the client sent it otherwise"
     return Origin.UNKNOWN, "no decision says why"
+
+
+def _tools_changed(old: StoredSegment, new: StoredSegment | None) -> str:
+    """What happened to a list of tools: only a change in which blocks go and others come may be a description."""
+    before, after = set(old.blocks), set(new.blocks if new is not None else ())
+    if not after - before:
+        return "a tool was left out"
+    return "a tool was added" if not before - after else "a tool is described differently"
 
 
 def _is_time(difference: Difference) -> bool:
