@@ -245,3 +245,18 @@ async def test_who_asks_for_a_websocket_is_told_to_use_http(client: ServerClient
     assert answer.status_code == 426
     assert answer.json()["error"]["message"] == "Use HTTP: there are no WebSockets here."
     assert (await client.http.get("/v1/responses")).status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/messages", "There is no /messages here, but /v1/messages: the base URL has one /v1 too few."),
+        ("/v1/v1/messages", "There is no /v1/v1/messages here, but /v1/messages: the base URL has one /v1 too many."),
+        ("/chat/completions", "but /v1/chat/completions"),
+        ("/responses", "but /v1/responses"),
+    ],
+)
+async def test_a_base_url_that_is_nearly_right_is_told_so(client: ServerClient, path: str, said: str) -> None:
+    answer = await client.http.post(path, json={"model": "claude-opus-5-5"})
+    assert answer.status_code == 404
+    assert said in answer.json()["error"]["message"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,6 +20,7 @@ from lamella.app.app import App
 from lamella.core.errors import LamellaError, NotFound
 from lamella.core.json import Json
 from lamella.gateway.dialects import Dialect
+from lamella.gateway.errors import error_body
 from lamella.gateway.relay import Gateway, Sent, fields_of, read_body
 from lamella.server.routes import responses
 from lamella.server.routes.responses import CONVERSATION_HEADER, RESPONSE, TURN
@@ -36,6 +37,14 @@ FORWARDED = {
     "/v1/responses/compact": Gateway(Dialect.RESPONSES, "/compact"),
     "/v1/embeddings": Gateway(Dialect.EMBEDDINGS, records=False),
 }
+ASTRAY = {
+    "/messages": Dialect.MESSAGES,
+    "/v1/v1/messages": Dialect.MESSAGES,
+    "/chat/completions": Dialect.CHAT,
+    "/responses": Dialect.RESPONSES,
+}
+"""Where a client asks whose base URL has one `/v1` too few or too many: its libraries differ in who adds it."""
+
 PATHS = "|".join((*RECORDED, *FORWARDED, RESPONSES))
 """Where bodies may be as long as vendors take them."""
 
@@ -119,6 +128,14 @@ async def _models(request: Request) -> JSONResponse:
     return JSONResponse(one)
 
 
+async def _astray(request: Request) -> Response:
+    path = request.url.path
+    right = f"/v1/{path.removeprefix('/v1/v1/').removeprefix('/')}"
+    many = path.startswith("/v1/")
+    error = NotFound(f"There is no {path} here, but {right}: the base URL has one /v1 too {'many' if many else 'few'}.")
+    return Response(error_body(ASTRAY[path], error), 404, media_type="application/json")
+
+
 async def _no_socket(request: Request) -> JSONResponse:
     """Codex asks for a WebSocket first. After this answer it uses HTTP; after any other it asks five times more."""
     if request.headers.get("upgrade", "").lower() != "websocket":
@@ -133,6 +150,8 @@ def add_doors(api: FastAPI) -> None:
     doors: dict[str, ASGIApp] = {**RECORDED, **FORWARDED, RESPONSES: ResponsesDoor(engine)}
     for path, door in doors.items():
         api.router.routes.insert(0, Route(path, door, methods=["POST"]))
+    for path in ASTRAY:
+        api.router.routes.insert(0, Route(path, _astray, methods=["POST"]))
     api.router.routes.insert(0, Route(RESPONSES, _no_socket, methods=["GET"]))
     for path in ("/v1/models", "/v1/models/{name:path}"):
         api.router.routes.insert(0, Route(path, _models, methods=["GET"]))
