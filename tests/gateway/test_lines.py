@@ -52,6 +52,22 @@ def stored(app: App) -> int:
 
 
 @WIRES
+async def test_no_secret_of_a_header_is_stored(app: App, client: ServerClient, provider: Provider, wire: str) -> None:
+    secrets = {
+        "authorization": "Bearer canary-of-a-key",
+        "cookie": "login=canary-of-a-cookie",
+        "proxy-authorization": "Basic canary-of-a-proxy",
+        "x-own-secret": "canary-of-its-own",
+    }
+    await Client(wire).send(client.http, "Hello there", **secrets)
+    assert len(await lines(app, client)) == 1
+    folder = database_path(app.settings.data).parent
+    written = b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    assert b"Hello there" in written
+    assert b"canary" not in written
+
+
+@WIRES
 async def test_three_turns_are_one_line_with_three_turns(
     app: App, client: ServerClient, provider: Provider, wire: str
 ) -> None:
