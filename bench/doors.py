@@ -27,7 +27,7 @@ from pathlib import Path
 import httpx2
 
 from loading.litellm import ADVICE, proxies, version_of
-from processes import KEY, Running, cpu_of_threads, server
+from processes import KEY, Running, Spent, server
 from relaying.ways import Conversation, Streamed, Way, stream
 from tables import arguments, emit, middle, milliseconds, show
 
@@ -120,14 +120,14 @@ class Bench:
             return
         await self.pace(self._chunks, PAUSE)
         await at_rest(way.pid)
-        before = cpu_of_threads(way.pid)
-        found = await stream(self.http, way, Conversation(way, 2_000, name=str(before)).body("Tell me."))
-        spent = cpu_of_threads(way.pid) - before
+        before = Spent.of(way.pid)
+        found = await stream(self.http, way, Conversation(way, 2_000, name=str(before.whole)).body("Tell me."))
+        spent = Spent.of(way.pid).since(before)
         await at_rest(way.pid)
         if found.words < 0.9 * self._chunks:
             raise RuntimeError(f"{way.name} gave {found.words} of {self._chunks} chunks")
         self.samples[way.name].cpu.append(spent / self._chunks)
-        self.samples[way.name].cpu_with_record.append((cpu_of_threads(way.pid) - before) / self._chunks)
+        self.samples[way.name].cpu_with_record.append(Spent.of(way.pid).since(before) / self._chunks)
 
     async def first_bytes(self, times: int) -> None:
         """Time to the first byte of a long request, each way right after the direct one."""
@@ -194,9 +194,9 @@ class Bench:
 async def at_rest(pid: int) -> None:
     """Wait until a process uses no CPU for a tenth of a second, at most for a minute."""
     for _ in range(600):
-        before = cpu_of_threads(pid)
+        before = Spent.of(pid)
         await asyncio.sleep(0.1)
-        if cpu_of_threads(pid) - before < 0.005:
+        if Spent.of(pid).since(before) < 0.005:
             return
 
 

@@ -38,10 +38,24 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def cpu_of_threads(pid: int) -> float:
-    """Seconds of CPU that the living threads of a process have spent, to the nanosecond: `cpu_of` counts in 10 ms."""
-    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(file.read_text().split()[0]) for file in files) / 1e9
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The CPU of a process so far: `whole` in steps of 10 ms, `threads` to the nanosecond, but of living ones only."""
+
+    whole: float
+    threads: Mapping[str, float]
+
+    @classmethod
+    def of(cls, pid: int) -> Spent:
+        """As it is now."""
+        files = Path(f"/proc/{pid}/task").glob("*/schedstat")
+        return cls(cpu_of(pid), {file.parent.name: int(file.read_text().split()[0]) / 1e9 for file in files})
+
+    def since(self, before: Spent) -> float:
+        """Seconds since then, exactly if no thread has ended."""
+        if before.threads.keys() <= self.threads.keys():
+            return sum(self.threads.values()) - sum(before.threads.values())
+        return self.whole - before.whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,12 @@ import openai
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App, database_path
-from lamella.core.json import decode_object
+from lamella.core.json import decode_object, encode
+from lamella.gateway.dialects import Dialect
+from lamella.gateway.exchange import Exchange, Route
+from lamella.gateway.recorder import WAITING
+from lamella.llm.model_table import ModelTable
+from lamella.llm.upstream import Upstream
 from lamella.server.testing import ServerClient, served
 from lamella.server.testing import client as connected
 from lamella_simulator.provider import Provider
@@ -335,3 +340,14 @@ async def test_who_watches_sees_each_request_with_its_line_and_its_break(app: Ap
     assert [one["relation"] for one in seen] == ["new", "next", "next"]
     assert [one["line"]["breaks"] for one in seen] == [0, 0, 1]  # type: ignore[index,call-overload]
     assert "tool Weather" in str(seen[-1]["why"])
+
+
+async def test_records_are_dropped_if_too_many_wait_and_the_others_are_stored(app: App, client: ServerClient) -> None:
+    recorder, body = app.gateway.recorder, encode(Client("chat", history=[{"role": "user", "content": "Hello"}]).body())
+    facts = ModelTable.shipped().facts("gpt-6.1-terra", "openai")
+    route = Route(Upstream("it", "", 1.0), "", "", "gpt-6.1-terra", "account", facts)
+    for _ in range(WAITING + 20):
+        at = app.gateway.clock.now()
+        recorder.take(Exchange(LOCAL_OWNER, Dialect.CHAT, "a client", "a session", route, body, at))
+    assert recorder.dropped == 20
+    assert sum(line["requests"] for line in await lines(app, client)) == WAITING

@@ -68,6 +68,9 @@ GOES_ON_FOR = timedelta(hours=24)
 SESSIONS_LAST = timedelta(days=30)
 """For so long a request may go on a line of its session."""
 
+DROPS_TOLD = 1_000
+"""Of so many records that are dropped the first is logged."""
+
 LONG_BYTES = 40_000
 """A body from which on its blocks are read in a thread."""
 
@@ -111,7 +114,9 @@ class LineRecorder:
         size = len(exchange.body) + exchange.size
         if self._queue.qsize() >= WAITING or self._bytes + size > WAITING_BYTES:
             self.dropped += 1
-            log.warning("a client's request was not recorded: too many wait", waiting=self._queue.qsize())
+            if self.dropped % DROPS_TOLD == 1:
+                waiting = self._queue.qsize()
+                log.warning("clients' requests are not recorded: too many wait", waiting=waiting, dropped=self.dropped)
             return
         self._bytes += size
         self._queue.put_nowait(exchange)
