@@ -73,6 +73,7 @@ async def _serve(host: str, port: int, settings: Settings) -> None:
             access_log=False,
             timeout_graceful_shutdown=2,
             lifespan="off",
+            ws="none",
             http=bounded(_limits(settings)),
         )
         _announce(app, url, token, authentication.is_local)

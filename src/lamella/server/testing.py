@@ -59,7 +59,13 @@ async def serving(web: ASGIApp, limits: Limits = DEFAULT) -> AsyncIterator[str]:
     listener.bind(("127.0.0.1", 0))
     listener.listen()
     config = uvicorn.Config(
-        web, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, http=bounded(limits)
+        web,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=1,
+        ws="none",
+        http=bounded(limits),
     )
     server = _QuickServer(config)
     running = asyncio.create_task(server.serve(sockets=[listener]))
