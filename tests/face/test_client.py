@@ -27,7 +27,7 @@ def anyio_backend() -> str:
 
 
 class Breaking(httpx2.AsyncHTTPTransport):
-    """Connections to a server that break: the nth stream of packets after `breaks[n]` pieces of it."""
+    """Connections to a server that break: the nth stream of packets after `breaks[n]` events of it."""
 
     def __init__(self, *breaks: int) -> None:
         super().__init__()
@@ -46,18 +46,19 @@ class Breaking(httpx2.AsyncHTTPTransport):
 
 
 class Torn(httpx2.AsyncByteStream):
-    """The first pieces of a stream, and then the error of a connection that is gone."""
+    """The first events of a stream, one at a time, and then the error of a connection that is gone."""
 
-    def __init__(self, whole: httpx2.AsyncByteStream, pieces: int) -> None:
-        self._whole, self._pieces = whole, pieces
+    def __init__(self, whole: httpx2.AsyncByteStream, events: int) -> None:
+        self._whole, self._events = whole, events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         count = 0
-        async for piece in self._whole:
-            if count == self._pieces:
-                raise httpx2.ReadError("gone")
-            count += 1
-            yield piece
+        async for piece in self._whole:  # a busy server sends several in one piece
+            for event in piece.splitlines(keepends=True):
+                if count == self._events:
+                    raise httpx2.ReadError("gone")
+                count += event == b"\n"
+                yield event
 
     async def aclose(self) -> None:
         await self._whole.aclose()

@@ -29,10 +29,14 @@ def add(a: int, b: int) -> str:
 
 
 def test_the_face_needs_no_sdk_web_framework_or_database() -> None:
-    used = "import lamella; [getattr(lamella, name) for name in lamella.__all__]"
+    """`wrap` alone opens a database, since it records."""
+    used = "import lamella; [getattr(lamella, name) for name in lamella.__all__ if name != 'wrap']"
     code = f"{used}; import sys, json; print(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))"
     loaded = json.loads(subprocess.check_output([sys.executable, "-c", code], text=True))
     assert [name for name in HEAVY if name in loaded] == []
+    code = "import lamella; lamella.wrap; import sys, json; print(json.dumps(list(sys.modules)))"
+    wrapping = json.loads(subprocess.check_output([sys.executable, "-c", code], text=True))
+    assert [name for name in ("fastapi", "starlette", "uvicorn", "anthropic", "openai") if name in wrapping] == []
 
 
 def test_the_package_alone_loads_nothing() -> None:
