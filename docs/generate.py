@@ -171,7 +171,8 @@ def notes_of(kind: type) -> dict[str, str]:
 
 def python_page() -> str:
     """What `import lamella` and `lamella.client` offer: each name with its signature and what its docstring says."""
-    lines = ["# Python\n\n`import lamella` needs no SDK, web framework or database; `wrap` alone opens one. [Use Lamella as a library]"]
+    lines = ["# Python\n\n`import lamella` needs no SDK, web framework or database; `wrap` alone opens one. "]
+    lines.append("[Use Lamella as a library]")
     lines.append("(../how-to/library.md) opens the whole backend.\n\n")
     for module, names in ((lamella, lamella.__all__), (lamella.client, lamella.client.__all__)):
         lines.append(f"## `{module.__name__}`\n\n```python\n{inspect.getdoc(module)}\n```\n\n")
