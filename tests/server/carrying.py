@@ -201,6 +201,16 @@ async def rested(client: ServerClient, conversation: str) -> None:
             await asyncio.sleep(0.02)
 
 
+async def unchanging(client: ServerClient, conversation: str) -> None:
+    """Come back when no request was added for a moment: background work may begin just after an answer."""
+    before: list[bytes] = []
+    async with asyncio.timeout(20):
+        while (now := await bodies_of(client, conversation)) != before:
+            before = now
+            await asyncio.sleep(0.1)
+            await rested(client, conversation)
+
+
 async def bodies_of(client: ServerClient, conversation: str) -> list[bytes]:
     """The body of every request of a conversation, as it was sent."""
     found = []
@@ -226,6 +236,7 @@ async def carried(client: ServerClient, conversation: str, query: str = "") -> C
 
 async def assert_carried(client: ServerClient, conversation: str) -> CarriedSummary:
     """With its content, every body comes again, byte for byte, and no other; without, all letters and lengths."""
+    await unchanging(client, conversation)
     found = await carried(client, conversation)
     for request in found.report.requests:
         where = (request.number, request.turn, request.run, request.record.purpose, request.record.letters)
