@@ -129,6 +129,12 @@ class Settings(EngineSettings, BaseSettings):
     models: Path | None = Field(
         None, description="A JSON file of models. Its prices, windows and cache rules override the shipped table."
     )
+    gateway_markers: bool = Field(
+        True, description="Add cache markers to Messages requests of clients that set none, if they pay."
+    )
+    gateway_usage: bool = Field(
+        True, description="Ask for the usage of clients' Chat streams. It is taken out again for who did not ask."
+    )
     upstreams: Path | None = Field(
         None, description="A TOML file of upstreams for clients of other APIs. Unset: the configured providers."
     )

@@ -6,7 +6,7 @@ import pytest
 
 from house import Row, rows
 
-HELD = {"files": 362, "lines": 65_000}
+HELD = {"files": 357, "lines": 63_900}
 """What misses its aim, and the most that it may be meanwhile."""
 
 

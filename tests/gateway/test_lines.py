@@ -251,6 +251,17 @@ async def test_a_line_goes_on_after_a_restart(provider: Provider, tmp_path: Path
     assert line["breaks"] == 0
 
 
+async def test_a_deployment_can_switch_off_what_is_added(provider: Provider, tmp_path: Path) -> None:
+    settings = settings_of(provider.url, provider.openai_url, tmp_path)
+    settings = settings.model_copy(update={"gateway_markers": False, "gateway_usage": False})
+    async with served(settings) as (_, client):
+        messages, chat = Client("messages"), Client("chat")
+        await messages.send(client.http, "Hello there")
+        await chat.send(client.http, "Hello there")
+    assert "cache_control" not in str(provider.requests[0].json)
+    assert "stream_options" not in provider.requests[1].json
+
+
 async def test_users_with_the_same_session_never_meet(app: App, client: ServerClient) -> None:
     key = await client.set_up()
     address = str(client.http.base_url)

@@ -216,22 +216,8 @@ def _stored_segments(wired: Wired, line: PrefixLine | None) -> tuple[StoredSegme
             if old is not new and old != new:
                 break
             same += 1
-    made = [_stored(s, g) for s, g in zip(wired.segments[same:], wired.groups[same:], strict=True)]
+    made = [StoredSegment.of(s, g) for s, g in zip(wired.segments[same:], wired.groups[same:], strict=True)]
     return (*line.record.segments[:same], *made) if line is not None else tuple(made)
-
-
-def _stored(segment: Segment, blocks: tuple[WireBlock, ...]) -> StoredSegment:
-    return StoredSegment(
-        id=segment.id,
-        kind=segment.kind.value,
-        lifetime=segment.lifetime.value,
-        source=segment.source,
-        owner=segment.owner,
-        label=segment.label,
-        letters=segment.letters,
-        tokens=segment.tokens,
-        blocks=tuple(block.digest for block in blocks),
-    )
 
 
 def _shared(mine: tuple[StoredSegment, ...], theirs: tuple[StoredSegment, ...]) -> int:

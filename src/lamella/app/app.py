@@ -335,7 +335,9 @@ async def _gateway(
     upstreams = Upstreams(rows, providers, served.table, settings.provider_timeout)
     stack.push_async_callback(upstreams.close)
     recorder = await stack.enter_async_context(recording(store, ledger, clock, ids))
-    return GatewayParts(upstreams.find, recorder, clock, upstreams.names())
+    return GatewayParts(
+        upstreams.find, recorder, clock, upstreams.names(), settings.gateway_markers, settings.gateway_usage
+    )
 
 
 def _wired(

@@ -74,20 +74,8 @@ class ObservedWindow:
     @property
     def stored(self) -> tuple[StoredSegment, ...]:
         """The segments as a request is stored with them."""
-        return tuple(
-            StoredSegment(
-                id=segment.id,
-                kind=segment.kind.value,
-                lifetime=segment.lifetime.value,
-                source=segment.source,
-                owner=segment.owner,
-                label=segment.label,
-                letters=segment.letters,
-                tokens=segment.tokens,
-                blocks=tuple(block.digest for block in group),
-            )
-            for segment, group in zip(self.segments, self.groups, strict=True)
-        )
+        pairs = zip(self.segments, self.groups, strict=True)
+        return tuple(StoredSegment.of(segment, group) for segment, group in pairs)
 
     @property
     def system(self) -> str:

@@ -81,7 +81,7 @@ def _follows(window: ObservedWindow, session: str | None, ended: Sequence[Line])
 
 
 def _is_rewritten(window: ObservedWindow, line: Line, shared: int) -> bool:
-    """Whether a request has an answer of the line at the same place, or the newest one anywhere behind its opening.
+    """Whether a request has an answer of the line at the same place, or the newest one anywhere after its opening.
 
     What a line began with proves nothing: some clients begin every chat with the same example.
     """

@@ -136,7 +136,9 @@ class GatewayParts:
     names: tuple[str, ...] = ()
     """Models that the upstreams name, for lists."""
     adds_markers: bool = True
+    """Whether a Messages request without markers gets some."""
     asks_for_usage: bool = True
+    """Whether a Chat stream is asked for its bill."""
 
 
 MARKERS_HEADER = "x-lamella-markers"

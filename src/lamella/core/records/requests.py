@@ -10,7 +10,7 @@ from lamella.core.caching import Diagnosis
 from lamella.core.decisions import Decision
 from lamella.core.json import JsonObject
 from lamella.core.models import OFF
-from lamella.core.prompt import Level
+from lamella.core.prompt import Level, Segment, WireBlock
 from lamella.core.records.library import Pinned
 from lamella.core.tokens import Usage
 
@@ -28,6 +28,21 @@ class StoredSegment:
     letters: str
     tokens: int
     blocks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, segment: Segment, blocks: Sequence[WireBlock]) -> StoredSegment:
+        """A segment with its wire blocks, as a request is stored with it."""
+        return cls(
+            id=segment.id,
+            kind=segment.kind.value,
+            lifetime=segment.lifetime.value,
+            source=segment.source,
+            owner=segment.owner,
+            label=segment.label,
+            letters=segment.letters,
+            tokens=segment.tokens,
+            blocks=tuple(block.digest for block in blocks),
+        )
 
 
 @dataclass(frozen=True, slots=True)
