@@ -122,6 +122,9 @@ def test_accounts_groups_keys_and_grants_in_the_terminal(tmp_path: Path) -> None
     listed = terminal.run("keys", "list", key=bob).stdout
     assert " · first key · " in listed
     assert reader["secret"] not in listed
+    careful = terminal.run("keys", "set", reader["id"], "--storage", "hashes", key=bob).stdout
+    assert " · stores hashes" in careful
+    assert "stores" not in terminal.run("keys", "set", reader["id"], "--storage", "default", key=bob).stdout
     assert " · revoked " in terminal.run("keys", "revoke", reader["id"], key=bob).stdout
     assert isinstance(terminal.refusal("kb", "list", key=reader["secret"]), AuthenticationFailed)
 

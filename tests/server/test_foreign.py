@@ -64,6 +64,7 @@ async def town(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Town]:
 
 EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("GET", "/keys/{key}", None),
+    ("PATCH", "/keys/{key}", {"storage": "off"}),
     ("DELETE", "/keys/{key}", None),
     ("GET", "/users/{user}", None),
     ("GET", "/groups/{group}", None),

@@ -14,6 +14,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from lamella.app.app import App, open_app
+from lamella.core.access import LineStorage
 from lamella.core.clock import VirtualClock
 from lamella.llm.scripted import ScriptedModel, ScriptedModels
 from lamella.server.authentication import COOKIE, Authentication
@@ -239,6 +240,22 @@ async def test_a_key_is_shown_once_and_kept_nowhere(house: House, tmp_path: Path
     files = everything_under(tmp_path)
     assert not any(rest in data for data in files)
     assert any(made["prefix"][4:].encode() in data for data in files)
+
+
+async def test_the_options_of_a_key_are_set_changed_and_left_to_the_server_again(house: House) -> None:
+    async with connected(house.address, authorization=f"Bearer {house.member}") as bob:
+        plain = await bob.post("/keys", {"name": "plain"})
+        assert plain["storage"] is None
+        made = await bob.post("/keys", {"name": "careful", "storage": "hashes"})
+        assert made["storage"] == "hashes"
+        path = f"/keys/{made['id']}"
+        assert (await bob.api.ask("PATCH", path, json={"storage": "off"}))["storage"] == "off"
+        assert (await bob.api.ask("PATCH", path, json={}))["storage"] == "off", "what is left out does not change"
+        assert (await bob.get(path))["storage"] == "off"
+        identity = await house.app.accounts.identify(made["secret"])
+        assert identity.options.storage is LineStorage.OFF
+        assert (await bob.api.ask("PATCH", path, json={"storage": None}))["storage"] is None
+        refused(await bob.call("PATCH", path, json={"storage": "half"}), 400, "invalid_request", "storage")
 
 
 async def test_when_a_key_was_used_is_noted_to_the_minute(house: House) -> None:

@@ -67,6 +67,11 @@ export const useCreateKey = () =>
     json<IssuedKey>('/keys', body('POST', required(value, 'name', 'The key has no name.', 'Enter a name.'))),
   )
 
+export const useSetKey = () =>
+  useChange(accessKeys.keys, (value: { id: string; storage: Key['storage'] }) =>
+    json<Key>(`/keys/${value.id}`, body('PATCH', { storage: value.storage })),
+  )
+
 export const useRevokeKey = () =>
   useChange(accessKeys.keys, (id: string) => json<Key>(`/keys/${id}`, { method: 'DELETE' }))
 

@@ -600,10 +600,14 @@ export interface IssuedKey {
   expires_at: string | null
   last_used_at: string | null
   revoked_at: string | null
+  storage: LineStorage | null
   secret: string | null
 }
 
-/** A key without its secret. `current`: this request came with it; `issued_by`: the user who made it. */
+/**
+ * A key without its secret. `current`: this request came with it; `issued_by`: the user who made it.
+ * `storage`: what is stored of the requests of its client; null follows the settings of the server.
+ */
 export interface Key {
   id: string
   object: 'key'
@@ -617,6 +621,16 @@ export interface Key {
   expires_at: string | null
   last_used_at: string | null
   revoked_at: string | null
+  storage: LineStorage | null
+}
+
+/**
+ * `PATCH /api/v1/keys/{id}`. Fields that are left out do not change; null follows the settings of the server.
+ * `storage`: what is stored of the requests of a client that has this key: `full`, `hashes` (no text), or
+ * `off`.
+ */
+export interface KeyOptionsBody {
+  storage?: 'full' | 'hashes' | 'off' | null
 }
 
 /** The kinds of segment. */
@@ -767,6 +781,9 @@ export interface Line {
   cost: number
   request_id: string
 }
+
+/** What is stored of the requests of a key's client. */
+export type LineStorage = 'full' | 'hashes' | 'off'
 
 /**
  * What the login needs: whether accounts are set up, whether a key is needed, and whether setting up needs the
@@ -921,8 +938,12 @@ export interface NewConversationBody {
   thinking_effort?: string | number | null
 }
 
-/** `POST /api/v1/keys`. Without `scopes` it has all scopes of the request's key. `expires_at` needs an offset. */
+/**
+ * `POST /api/v1/keys`. Without `scopes` it has all scopes of the request's key. `expires_at` needs an offset.
+ * The options are those of `PATCH`.
+ */
 export interface NewKey {
+  storage?: 'full' | 'hashes' | 'off' | null
   name: string
   scopes?: ('read' | 'write' | 'manage')[] | null
   expires_at?: string | null

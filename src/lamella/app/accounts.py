@@ -14,7 +14,18 @@ from hashlib import sha256
 
 import structlog
 
-from lamella.core.access import EVERY_SCOPE, LOCAL_USER, Group, Identity, Key, Role, Scope, User
+from lamella.core.access import (
+    EVERY_SCOPE,
+    LOCAL_USER,
+    NO_OPTIONS,
+    Group,
+    Identity,
+    Key,
+    KeyOptions,
+    Role,
+    Scope,
+    User,
+)
 from lamella.core.clock import Clock
 from lamella.core.errors import AuthenticationFailed, InvalidRequest, PermissionDenied, StoreFailed
 from lamella.core.ids import Ids
@@ -91,12 +102,13 @@ class IssuedKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyRequest:
-    """A key to create: user, name, scopes, expiry; no scopes means all of its maker."""
+    """A key to create: user, name, scopes, expiry, options; no scopes means all of its maker."""
 
     user_id: str
     name: str
     scopes: frozenset[Scope] | None = None
     expires_at: datetime | None = None
+    options: KeyOptions = NO_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +157,7 @@ class Accounts:
         now = self._clock.now()
         if key.last_used_at is None or now - key.last_used_at >= NOTED_EVERY:
             await self._note_use(key, now)
-        return Identity(Caller(user.id), user.name, user.role, key.scopes, key.id)
+        return Identity(Caller(user.id), user.name, user.role, key.scopes, key.id, key.options)
 
     async def log_in(self, secret: str) -> IssuedKey:
         """A key of its own for a page, which ends with the key it logged in by; raises `AuthenticationFailed`."""
@@ -154,7 +166,7 @@ class Accounts:
             raise AuthenticationFailed(_UNKNOWN, hint=_ANOTHER)
         minted, now = mint(), self._clock.now()
         ends = now + LOGIN_LIFE if key.expires_at is None else min(now + LOGIN_LIFE, key.expires_at)
-        order = KeyRequest(key.user_id, f"{key.name} (page)", key.scopes, ends)
+        order = KeyRequest(key.user_id, f"{key.name} (page)", key.scopes, ends, key.options)
         login = self._key(minted, order, key.user_id, now, parent_id=key.id)
         return IssuedKey(await self.directory.add_key(login), minted.secret)
 
@@ -224,6 +236,7 @@ class Accounts:
             created_at=now,
             expires_at=order.expires_at,
             parent_id=parent_id,
+            options=order.options,
         )
 
 

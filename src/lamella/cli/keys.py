@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,6 +14,11 @@ from lamella.client import Object
 
 keys = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Your API keys.")
 cli.add_typer(keys, name="keys")
+
+StorageOption = Annotated[
+    Literal["full", "hashes", "off", "default"] | None,
+    typer.Option(help="What is stored of its client's requests: all, no text, nothing, or as the server says."),
+]
 
 ONCE = "This key is shown only once. Store it in a safe place."
 
@@ -33,15 +38,27 @@ async def create_command(
         list[str] | None, typer.Option(help="read, write or manage; may be repeated. Default: all scopes of your key.")
     ] = None,
     days: Annotated[int | None, typer.Option(min=1, max=36_500, help="Days until it expires. Default: never.")] = None,
+    storage: StorageOption = None,
 ) -> Answer:
     """Create a key. It is printed only once."""
-    body: Object = {"name": name}
+    body: Object = {"name": name} | options_of(storage)
     if scope:
         body["scopes"] = scope
     if days is not None:
         body["expires_at"] = (datetime.now(UTC) + timedelta(days=days)).isoformat()
     found = await api.post("/keys", body)
     return found, new_key(found)
+
+
+@asks(keys, "set")
+async def set_command(
+    api: Api,
+    key_id: Annotated[str, typer.Argument(metavar="KEY", help="The id of a key.")],
+    storage: StorageOption = None,
+) -> Answer:
+    """Change the options of a key. What is not named stays."""
+    found = await api.ask("PATCH", f"/keys/{key_id}", json=options_of(storage))
+    return found, [key_line(found)]
 
 
 @asks(keys, "revoke")
@@ -52,6 +69,12 @@ async def revoke_command(
     """Revoke a key. It stops working at once."""
     found = await api.ask("DELETE", f"/keys/{key_id}")
     return found, [key_line(found)]
+
+
+def options_of(storage: str | None) -> Object:
+    """The fields of the options that were named."""
+    named = {"storage": storage}
+    return {name: None if value == "default" else value for name, value in named.items() if value is not None}
 
 
 def new_key(found: Object) -> list[str]:
@@ -67,6 +90,8 @@ def key_line(one: Object) -> str:
         parts.append(f"until {moment(one['expires_at'])}")
     if one["revoked_at"]:
         parts.append(f"revoked {moment(one['revoked_at'])}")
+    if one["storage"] is not None:
+        parts.append(f"stores {one['storage']}")
     if one["issued_by"] != one["user_id"]:
         parts.append(f"issued by {one['issued_by']}")
     return " · ".join(parts)

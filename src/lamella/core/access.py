@@ -82,6 +82,26 @@ class Group:
     members: tuple[User, ...] = ()
 
 
+class LineStorage(StrEnum):
+    """What is stored of the requests of a key's client."""
+
+    FULL = "full"
+    HASHES = "hashes"
+    """Digests, lengths and figures, and no text."""
+
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOptions:
+    """What is done for the client that has a key. None: as the settings of the server say."""
+
+    storage: LineStorage | None = None
+
+
+NO_OPTIONS = KeyOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """An API key as it is stored: `prefix` finds it, `digest` is the SHA-256 of the whole key. The key itself is not
@@ -102,6 +122,7 @@ class Key:
     parent_id: str | None = None
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
+    options: KeyOptions = NO_OPTIONS
 
     def is_open(self, now: datetime) -> bool:
         """Whether it opens anything at this moment; its parent is looked at apart."""
@@ -117,6 +138,7 @@ class Identity:
     role: Role
     scopes: frozenset[Scope] = EVERY_SCOPE
     key_id: str | None = None
+    options: KeyOptions = NO_OPTIONS
 
 
 class DescribedBy(StrEnum):

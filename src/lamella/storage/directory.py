@@ -25,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from lamella.core.access import LOCAL_USER, AuditEntry, AuditKind, Group, Key, Role, User, UserChange
+from lamella.core.access import LOCAL_USER, AuditEntry, AuditKind, Group, Key, KeyOptions, Role, User, UserChange
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
 from lamella.core.ids import Ids
 from lamella.core.records import Page, PageQuery
@@ -212,6 +212,14 @@ class DirectoryRows(Rows):
         query = select(api_keys).where(api_keys.c.prefix == prefix)
         keys = [key_of(row) for row in connection.execute(query).mappings()]
         return [(key, _parent(connection, key), _user(connection, key)) for key in keys]
+
+    @writes
+    def set_key_options(self, connection: Connection, user_id: str, key_id: str, options: KeyOptions) -> Key:
+        """Replace the options of a key."""
+        _find(connection, user_id, key_id)
+        of = (api_keys.c.id == key_id, api_keys.c.owner == user_id)
+        connection.execute(update(api_keys).where(*of).values(options=options))
+        return _find(connection, user_id, key_id)
 
     @writes
     def revoke_key(self, connection: Connection, user_id: str, key_id: str, at: datetime) -> Key:

@@ -1,6 +1,6 @@
 import type { Key } from '../objects.ts'
 import { type FormEvent, useState } from 'react'
-import { useCreateKey, useKeys, useLogOut, useMe, useRevokeKey } from '../access.ts'
+import { useCreateKey, useKeys, useLogOut, useMe, useRevokeKey, useSetKey } from '../access.ts'
 import { problemAt, problemElsewhere } from '../fields.ts'
 import { fullMoment } from '../format.ts'
 import { Confirm } from './Confirm.tsx'
@@ -9,6 +9,7 @@ import styles from './Entrance.module.css'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
 import { Field, useFirstWrong } from './Field.tsx'
 import form from './form.module.css'
+import { Pick } from './Pick.tsx'
 import { Secret } from './Secret.tsx'
 
 /** Who one is here, and one's keys. */
@@ -16,6 +17,7 @@ export function KeySettings() {
   const me = useMe()
   const keys = useKeys()
   const revoke = useRevokeKey()
+  const set = useSetKey()
   const logOut = useLogOut()
   return (
     <>
@@ -35,15 +37,35 @@ export function KeySettings() {
       <p className={form.quiet}>A key lets a program or another page use this server as you.</p>
       {keys.error && <QueryError error={keys.error} />}
       {revoke.error && <QueryError error={revoke.error} />}
+      {set.error && <QueryError error={set.error} />}
       <ul className={form.list}>
-        {keys.data?.map((key) => <Row key={key.id} one={key} onRevoke={() => revoke.mutate(key.id)} />)}
+        {keys.data?.map((key) => (
+          <Row
+            key={key.id}
+            one={key}
+            onStorage={(storage) => set.mutate({ id: key.id, storage })}
+            onRevoke={() => revoke.mutate(key.id)}
+          />
+        ))}
       </ul>
       <NewKey />
     </>
   )
 }
 
-function Row({ one, onRevoke }: { one: Key; onRevoke: () => void }) {
+const STORAGES = [
+  { id: 'full', name: 'all' },
+  { id: 'hashes', name: 'no text' },
+  { id: 'off', name: 'nothing' },
+]
+
+interface RowProps {
+  one: Key
+  onStorage: (storage: Key['storage']) => void
+  onRevoke: () => void
+}
+
+function Row({ one, onStorage, onRevoke }: RowProps) {
   const [asking, setAsking] = useState(false)
   const parts = [
     `${one.prefix}…`,
@@ -61,9 +83,20 @@ function Row({ one, onRevoke }: { one: Key; onRevoke: () => void }) {
       {one.revoked_at ? (
         <span>revoked {fullMoment(one.revoked_at)}</span>
       ) : (
-        <button type="button" className={controls.danger} onClick={() => setAsking(true)}>
+        <>
+          <Pick
+            label="Stores"
+            name="storage"
+            value={one.storage}
+            none="default"
+            detail="What is stored of the requests of a program that uses this key"
+            options={STORAGES}
+            onChange={(value) => onStorage(value as Key['storage'])}
+          />
+          <button type="button" className={controls.danger} onClick={() => setAsking(true)}>
           Revoke
         </button>
+        </>
       )}
       {asking && (
         <Confirm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -10,7 +11,19 @@ from msgspec import field
 from pydantic import Field, SecretStr, StringConstraints
 
 from lamella.app.accounts import LOGIN_LIFE, InvitedUser, IssuedKey, KeyRequest, filled
-from lamella.core.access import AuditEntry, AuditKind, Group, Identity, Key, Role, Scope, User, UserChange
+from lamella.core.access import (
+    AuditEntry,
+    AuditKind,
+    Group,
+    Identity,
+    Key,
+    KeyOptions,
+    LineStorage,
+    Role,
+    Scope,
+    User,
+    UserChange,
+)
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.json import encode
 from lamella.core.records import Page
@@ -24,6 +37,7 @@ Name = Annotated[str, StringConstraints(max_length=200)]
 Secret = Annotated[SecretStr, Field(max_length=200, strict=False)]
 RoleName = Literal["admin", "member"]
 ScopeName = Literal["read", "write", "manage"]
+StorageName = Literal["full", "hashes", "off"]
 
 
 class SetUpBody(Body):
@@ -39,8 +53,24 @@ class LoginBody(Body):
     key: Secret
 
 
-class NewKey(Body):
-    """`POST /api/v1/keys`. Without `scopes` it has all scopes of the request's key. `expires_at` needs an offset."""
+class KeyOptionsBody(Body):
+    """`PATCH /api/v1/keys/{id}`. Fields that are left out do not change; null follows the settings of the server.
+
+    `storage`: what is stored of the requests of a client that has this key: `full`, `hashes` (no text), or `off`.
+    """
+
+    storage: StorageName | None = None
+
+    def options(self, now: KeyOptions) -> KeyOptions:
+        """These options in place of those of now."""
+        given = {"storage": None if self.storage is None else LineStorage(self.storage)}
+        return replace(now, **{name: value for name, value in given.items() if name in self.model_fields_set})
+
+
+class NewKey(KeyOptionsBody):
+    """`POST /api/v1/keys`. Without `scopes` it has all scopes of the request's key. `expires_at` needs an offset. The
+    options are those of `PATCH`.
+    """
 
     name: Name
     scopes: Annotated[list[ScopeName], Field(max_length=3)] | None = None
@@ -49,7 +79,7 @@ class NewKey(Body):
     def order(self, user_id: str) -> KeyRequest:
         """The key to make for a user; raises `InvalidRequest` for an end that is no moment."""
         scopes = None if self.scopes is None else frozenset(map(Scope, self.scopes))
-        return KeyRequest(user_id, self.name, scopes, self._end())
+        return KeyRequest(user_id, self.name, scopes, self._end(), self.options(KeyOptions()))
 
     def _end(self) -> datetime | None:
         if self.expires_at is None:
@@ -134,7 +164,9 @@ class GroupObject(NamedObject, kw_only=True):
 
 
 class KeyObject(Object, kw_only=True):
-    """A key without its secret. `current`: this request came with it; `issued_by`: the user who made it."""
+    """A key without its secret. `current`: this request came with it; `issued_by`: the user who made it. `storage`:
+    what is stored of the requests of its client; null follows the settings of the server.
+    """
 
     id: str
     object: Literal["key"] = "key"
@@ -148,6 +180,7 @@ class KeyObject(Object, kw_only=True):
     expires_at: Moment | None
     last_used_at: Moment | None
     revoked_at: Moment | None
+    storage: LineStorage | None
 
 
 class IssuedKeyObject(KeyObject, kw_only=True):
@@ -216,7 +249,8 @@ def issued_object(issued: IssuedKey) -> IssuedKeyObject:
 
 
 def _of_key(key: Key, current: str | None) -> dict[str, Any]:
-    return {"prefix": f"lam_{key.prefix}", "scopes": sorted(key.scopes), "current": key.id == current}
+    of_options = {"storage": key.options.storage}
+    return {"prefix": f"lam_{key.prefix}", "scopes": sorted(key.scopes), "current": key.id == current, **of_options}
 
 
 def invited_object(invited: InvitedUser) -> InvitedUserObject:
@@ -320,6 +354,14 @@ async def create_key(body: NewKey, app: TheApp, identity: TheIdentity) -> Issued
 async def key(key_id: str, app: TheApp, identity: TheIdentity) -> KeyObject:
     """One key."""
     return key_object(await app.accounts.directory.key(identity.caller.user_id, key_id), identity.key_id)
+
+
+@router.patch("/keys/{key_id}")
+async def change_key(key_id: str, body: KeyOptionsBody, app: TheApp, identity: TheIdentity) -> KeyObject:
+    """Change the options of a key. They hold from its next request on."""
+    directory, user_id = app.accounts.directory, identity.caller.user_id
+    options = body.options((await directory.key(user_id, key_id)).options)
+    return key_object(await directory.set_key_options(user_id, key_id, options), identity.key_id)
 
 
 @router.delete("/keys/{key_id}")

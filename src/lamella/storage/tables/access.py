@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, false
 
-from lamella.core.access import DescribedBy, FormField, GrantLevel, RestrictedLevel, Role, Scope
+from lamella.core.access import DescribedBy, FormField, GrantLevel, KeyOptions, RestrictedLevel, Role, Scope
 from lamella.storage.columns import Json, OneOf, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, row_id
 
@@ -64,10 +64,11 @@ api_keys = Table(
     Column("expires_at", UtcMoment),
     Column("last_used_at", UtcMoment),
     Column("revoked_at", UtcMoment),
+    Column("options", Json(KeyOptions), nullable=False, server_default="{}"),
     Index("ix_api_keys_owner_id", "owner", "id"),
 )
 """`digest` is the SHA-256 of the key, which is kept nowhere; `prefix` finds it. A login of a page is a key whose
-`parent_id` is the key that it was made with."""
+`parent_id` is the key that it was made with. `options` is a JSON object of `core.access.KeyOptions`."""
 
 knowledge_bases = Table(
     "knowledge_bases",
