@@ -20,6 +20,7 @@ from lamella.core.records import (
     Conversation,
     File,
     FoundDocument,
+    ImportedTurn,
     JournalEntry,
     Line,
     NewJob,
@@ -34,10 +35,12 @@ from lamella.core.records import (
     RequestEnd,
     RequestRecord,
     RunEnd,
+    RunRecord,
     StoredBlock,
     StoredMarker,
     StoredSegment,
     TurnEnd,
+    TurnRecord,
 )
 from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
@@ -240,6 +243,35 @@ def observed(line: Line) -> ObservedRequest:
     whole = replace(record(line.request_id, line.turn_id, conversation_id=line.id), run_id=line.run_id, usage=USAGE)
     whole = replace(whole, cost=0.5)
     return ObservedRequest(line, True, "Hello", "Hello", step("step_line"), (), new_request(whole), NOON, "lamella")
+
+
+def imported_turn() -> ImportedTurn:
+    """A turn that a client sent as part of its history."""
+    return ImportedTurn(new_turn("turn_told"), (step("step_told"),), "key_told")
+
+
+def turn_of_line() -> TurnRecord:
+    """A turn of the line, as it ended."""
+    run = RunRecord("run_line", 0, "m-1", TurnStatus.FINISHED, (), NOON, None, USAGE, 0.5)
+    return TurnRecord(
+        "turn_line",
+        "conv_line",
+        Place(),
+        TurnStatus.FINISHED,
+        "turn_line_user",
+        "Hello",
+        NOON,
+        "UTC",
+        (),
+        "",
+        (),
+        (run,),
+        NOON,
+        NOON,
+        None,
+        USAGE,
+        0.5,
+    )
 
 
 def admission(subject: str = "file_1@m-1") -> Decision:

@@ -36,6 +36,7 @@ from .examples import (
     entry,
     file,
     found_document,
+    imported_turn,
     line,
     minutes,
     new_job,
@@ -52,6 +53,7 @@ from .examples import (
     session_summary,
     step,
     turn_end,
+    turn_of_line,
 )
 
 pytestmark = pytest.mark.anyio
@@ -145,6 +147,14 @@ BY_ID: dict[str, Call] = {
     "add_request": lambda store, caller: store.lines.add_request(
         caller, replace(observed(line("conv_line", "req_more")), is_new=False, begins=None, step=None)
     ),
+    "add_line": lambda store, caller: store.lines.add_line(caller, line("conv_1")),
+    "add_turn": lambda store, caller: store.lines.add_turn(caller, turn_of_line()),
+    "keep_answer": lambda store, caller: store.histories.keep_answer(
+        caller, "agent_1", "key_2", "conv_1", Place("turn_1", "run_turn_1"), NOON
+    ),
+    "import_turns": lambda store, caller: store.histories.import_turns(
+        caller, "agent_1", Place("turn_1", "run_turn_1"), [imported_turn()], NOON
+    ),
     "last_bill": lambda store, caller: store.requests.last_bill(caller, "conv_1", "m-1"),
     "blocks": lambda store, caller: store.requests.blocks(caller, "req_1"),
     "decisions": lambda store, caller: store.conversations.decisions(caller, "conv_1"),
@@ -173,6 +183,7 @@ WITHOUT_ID = {
     "create_conversation",
     "conversations",
     "candidates",
+    "answers",
     "lines",
     "add_file",
     "files",
@@ -228,7 +239,7 @@ async def test_what_is_somebody_elses_is_not_found(store: Store, backing: Backin
     with pytest.raises(NotFound) as foreign:
         await BY_ID[verb](store, BOB)
     assert backing.dump() == before
-    if verb in {"begin_turn", "delete_conversation", "return_to_session"}:
+    if verb in {"begin_turn", "delete_conversation", "return_to_session", "import_turns"}:
         await store.turns.finish_turn(ANN, turn_end())
     await BY_ID[verb](store, ANN)
     assert foreign.value.code == "not_found"

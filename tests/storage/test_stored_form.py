@@ -163,6 +163,7 @@ async def _sessions(store: Store) -> None:
 
 async def _work(store: Store) -> None:
     await store.lines.add_request(ANN, observed(line()))
+    await store.histories.keep_answer(ANN, "agent_1", "key_1", "conv_1", Place("turn_1", "run_turn_1"), NOON)
     await store.queue.queue_message(ANN, queued_message())
     await store.queue.queue_message(ANN, queued_message("queued_2"))
     await store.queue.cancel_queued(ANN, "queued_2")
@@ -228,6 +229,7 @@ async def _records(store: Store) -> dict[str, object]:
     return page | {
         "sessions": await store.sessions.sessions(ANN, "conv_1"),
         "lines": await store.lines.lines(ANN, ALL),
+        "answers": await store.histories.answers(ANN, "agent_1", ["key_1", "key_2"]),
         "path": await store.turns.path(ANN, "conv_1"),
         "pinned": await store.turns.pinned(ANN, "conv_1"),
         "journal": await store.turns.journal(ANN, "turn_1", 0),

@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from lamella.app.accounts import LOCAL_IDENTITY, Accounts
+from lamella.app.agent_models import AgentModels
 from lamella.app.auxiliary_models import ServedModels, served_models
 from lamella.app.bases import Bases
 from lamella.app.conversations import Conversations, NewConversation
@@ -184,6 +185,7 @@ class App:
     clock: Clock
     ids: Ids
     gateway: GatewayParts
+    agents: AgentModels
 
     async def begin(
         self, request: ExecutionRequest, identity: Identity = LOCAL_IDENTITY, *, key: str | None = None
@@ -356,6 +358,8 @@ def _wired(
     )
     extractor = ProcessExtractor(ExtractionLimits(max_bytes=settings.max_upload_bytes))
     unready = knowledge.restricted.answers.missing
+    intake = FileUploads(store, uploads, extractor, clock, ids, settings.max_upload_bytes)
+    conversations = Conversations(store, library, settings.marker_policy, once, clock, ids)
     return App(
         settings=settings,
         store=store,
@@ -363,20 +367,21 @@ def _wired(
         sessions=core.sessions,
         recall=recall,
         models=models,
-        intake=FileUploads(store, uploads, extractor, clock, ids, settings.max_upload_bytes),
+        intake=intake,
         uploads=uploads,
         registry=registry,
         mcp=own.mcp,
         layouts=own.layouts,
         library=library,
         knowledge=knowledge,
-        conversations=Conversations(store, library, settings.marker_policy, once, clock, ids),
+        conversations=conversations,
         accounts=Accounts(store.directory, clock, ids),
         access=store.access,
         bases=Bases(store.access, once, clock, ids, wake, unready, knowledge.terms.changed),
         clock=clock,
         ids=ids,
         gateway=gateway,
+        agents=AgentModels(store, conversations, core.chat, intake, models, clock, ids),
     )
 
 

@@ -28,10 +28,7 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture of a user's message. `digest` is the fingerprint of `data`; sizes in pixels.
-
-    A client's picture at an address, which the provider fetches, has its `url` and no data.
-    """
+    """A picture of a user's message. `digest` is the fingerprint of `data`; sizes in pixels."""
 
     file_id: str
     media_type: str
@@ -39,7 +36,6 @@ class Image:
     height: int
     digest: str
     data: bytes = field(repr=False)
-    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from lamella.storage.bases import AccessRows
 from lamella.storage.conversations.branches import BranchRows
 from lamella.storage.conversations.conversations import ConversationRows
 from lamella.storage.conversations.documents import FoundDocumentRows
+from lamella.storage.conversations.histories import HistoryRows
 from lamella.storage.conversations.lines import LineRows
 from lamella.storage.conversations.queue import NoticeRows, QueueRows
 from lamella.storage.conversations.requests import RequestRows
@@ -50,6 +51,7 @@ class Store:
         self.turns = TurnRows(database, ids)
         self.requests = RequestRows(database, ids)
         self.lines = LineRows(database, ids)
+        self.histories = HistoryRows(database, ids)
         self.queue = QueueRows(database, ids)
         self.notices = NoticeRows(database, ids)
         self.documents = FoundDocumentRows(database, ids)

@@ -24,7 +24,7 @@ from lamella.core.records.library import (
     StoredAgent,
     StoredProject,
 )
-from lamella.core.records.lines import Line, ObservedRequest
+from lamella.core.records.lines import AnswerPlace, ImportedTurn, Line, ObservedRequest
 from lamella.core.records.requests import (
     Expired,
     LastBill,
@@ -62,6 +62,7 @@ from lamella.core.records.work import Job, JobStatus, NewJob, Notice, NoticeKind
 __all__ = [
     "UNCHANGED",
     "AgentAndProject",
+    "AnswerPlace",
     "BeginCondition",
     "Branch",
     "Caller",
@@ -73,6 +74,7 @@ __all__ = [
     "File",
     "FileStatus",
     "FoundDocument",
+    "ImportedTurn",
     "ItemT",
     "Job",
     "JobStatus",

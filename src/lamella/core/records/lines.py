@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from lamella.core.messages import Step, ToolResult
+from lamella.core.records.library import Place
 from lamella.core.records.requests import NewRequest
+from lamella.core.records.turns import NewTurn
 from lamella.core.tokens import Usage
 
 
@@ -69,3 +71,26 @@ class ObservedRequest:
     finished_at: datetime
     layout: str
     """That of the conversation, whose requests have the caller's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPlace:
+    """Where the answer is that a client saw: the place of the run that wrote it; that before the first turn for a
+    history without an answer.
+    """
+
+    conversation_id: str
+    place: Place
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedTurn:
+    """A turn that a client sent as part of its history, with the steps that it knows of. It has one run.
+
+    `key` names the history up to its answer; "" if it has none.
+    """
+
+    turn: NewTurn
+    steps: tuple[Step, ...]
+    key: str = ""

@@ -28,7 +28,7 @@ from lamella.storage.keys import forget_conversation_keys
 from lamella.storage.library import find_agent, find_project
 from lamella.storage.recall.sources import forget_recall
 from lamella.storage.rows import find_row, owned_by, page_rows, recorder, values
-from lamella.storage.tables import conversations, jobs, sessions, turns
+from lamella.storage.tables import conversations, jobs, lines, sessions, turns
 
 _conversation_of = recorder(Conversation, conversations.c)
 
@@ -104,7 +104,10 @@ class ConversationRows(Rows):
     @reads
     def conversations(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[Conversation]:
         """The caller's conversations, without the lines of clients."""
-        own = select(conversations).where(conversations.c.owner == caller.user_id, conversations.c.observed.is_(False))
+        of_clients = select(lines.c.id).where(lines.c.owner == caller.user_id)
+        own = select(conversations).where(
+            conversations.c.owner == caller.user_id, conversations.c.id.not_in(of_clients)
+        )
         rows = page_rows(connection, own, conversations.c.id, query)
         return Page(_shown(connection, caller, rows.data), rows.has_more)
 

@@ -18,6 +18,7 @@ from lamella.core.records import (
     Page,
     PageQuery,
     Place,
+    TurnRecord,
 )
 from lamella.core.sessions import Session, SessionCause
 from lamella.core.tokens import Usage
@@ -27,7 +28,7 @@ from lamella.storage.conversations.requests import insert_request
 from lamella.storage.conversations.turns import title_of
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.rows import Row, find_row, owned_by, page_rows, record, usage_of, usage_row, values
-from lamella.storage.tables import conversations, lines, messages, runs, sessions, turns
+from lamella.storage.tables import conversations, lines, messages, requests, runs, sessions, turns
 
 LOOKED_AT = 30
 """So many of the newest lines are compared message by message, if none ends as the request begins."""
@@ -52,7 +53,7 @@ class LineRows(Rows):
         """
         ended = _lines(connection, caller, lines.c.tip.in_(keys[-400:]), lines.c.at > since)
         which = lines.c.session == session if session is not None else lines.c.session.is_(None)
-        others = _lines(connection, caller, which, lines.c.at > since)
+        others = _lines(connection, caller, which, lines.c.at > since, lines.c.tip != "")
         return tuple({line.id: line for line in (*ended, *others)}.values())
 
     @reads
@@ -88,6 +89,32 @@ class LineRows(Rows):
             connection.execute(insert(lines), row)
         else:
             connection.execute(update(lines).where(*owned_by(lines, caller, line.id)).values(**row))
+
+    @writes
+    def add_line(self, connection: Connection, caller: Caller, line: Line) -> None:
+        """Store the line of a new conversation that the engine answers."""
+        find_conversation(connection, caller, line.id)
+        connection.execute(insert(lines), values(lines, line, owner=caller.user_id, **usage_row(line.usage)))
+
+    @writes
+    def add_turn(self, connection: Connection, caller: Caller, turn: TurnRecord) -> None:
+        """Add a turn of such a conversation, which has ended, to its line."""
+        row = find_row(connection, lines, caller, turn.conversation_id, "line")
+        made = requests.c.turn_id == turn.id, requests.c.owner == caller.user_id, requests.c.run_id.is_not(None)
+        sent = connection.execute(select(requests.c.id).where(*made).order_by(requests.c.at, requests.c.id)).scalars()
+        ids = list(sent)
+        changed = {
+            "model": turn.model,
+            "request_id": ids[-1] if ids else row["request_id"],
+            "turn_id": turn.id,
+            "run_id": turn.run.id,
+            "at": turn.finished_at or turn.started_at,
+            "requests": row["requests"] + len(ids),
+            "turns": row["turns"] + 1,
+            "cost": row["cost"] + turn.cost,
+            **usage_row(usage_of(row) + turn.usage),
+        }
+        connection.execute(update(lines).where(*owned_by(lines, caller, turn.conversation_id)).values(**changed))
 
     @writes
     def note_break(self, connection: Connection, caller: Caller, line_id: str, lost: int, cost: float) -> None:

@@ -74,7 +74,7 @@ def title_of(text: str) -> str:
     return f"{words if len(words) > _TITLE_LENGTH // 3 else head}…"
 
 
-def _attach(connection: Connection, caller: Caller, turn: NewTurn, wanted: Sequence[File]) -> tuple[Attachment, ...]:
+def attach(connection: Connection, caller: Caller, turn: NewTurn, wanted: Sequence[File]) -> tuple[Attachment, ...]:
     """Attach files to a turn's user message, each under its number in the conversation."""
     if not wanted:
         return ()
@@ -204,7 +204,7 @@ class TurnRows(Rows):
         connection.execute(insert(messages), {**message, "session_id": session_id})
         brought = _brought(caller, turn, footing)
         decide(connection, self._ids, caller, Moment(conversation.id, at, turn.id), brought)
-        attached = _attach(connection, caller, turn, wanted)
+        attached = attach(connection, caller, turn, wanted)
         take_queued(connection, caller, conversation.id, queued_ids, turn.id)
         if footing.pinned is not None:
             pin(connection, caller, PinnedTo(turn.id, conversation.id, at), footing.pinned)

@@ -18,7 +18,15 @@ from lamella.storage.tables.access import (
     set_ups,
     users,
 )
-from lamella.storage.tables.conversations import conversations, decisions, lines, notices, queued_messages, sessions
+from lamella.storage.tables.conversations import (
+    client_answers,
+    conversations,
+    decisions,
+    lines,
+    notices,
+    queued_messages,
+    sessions,
+)
 from lamella.storage.tables.library import (
     agents,
     file_images,
@@ -63,6 +71,7 @@ __all__ = [
     "attachments",
     "blocks",
     "cache_entries",
+    "client_answers",
     "conversations",
     "decisions",
     "document_numbers",

@@ -86,6 +86,20 @@ lines = Table(
 """What a client's conversation is, beside its turns: `core.records.Line`. `request_id`, `turn_id` and `run_id` are its
 newest; usage and cost are sums."""
 
+client_answers = Table(
+    "client_answers",
+    metadata,
+    Column("owner", String, primary_key=True),
+    Column("agent_id", String, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    Column("key", String, primary_key=True),
+    part_of("conversation_id", "conversations.id"),
+    Column("turn_id", String),
+    Column("run_id", String),
+    Column("at", UtcMoment, nullable=False),
+)
+"""Where the answers are that clients got of agents: `key` names everything that a client had seen by then. Without a
+turn it is the place before the first one."""
+
 sessions = Table(
     "sessions",
     metadata,
