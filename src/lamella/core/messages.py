@@ -28,7 +28,10 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture of a user's message. `digest` is the fingerprint of `data`; sizes in pixels."""
+    """A picture of a user's message. `digest` is the fingerprint of `data`; sizes in pixels.
+
+    A client's picture at an address, which the provider fetches, has its `url` and no data.
+    """
 
     file_id: str
     media_type: str
@@ -36,6 +39,7 @@ class Image:
     height: int
     digest: str
     data: bytes = field(repr=False)
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

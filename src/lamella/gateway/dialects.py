@@ -163,7 +163,7 @@ def _window(
         segments.append(_segment(group, made, sum(map(weigh, made))))
     messages = [group for group in groups if group.blocks[0].level == "messages"]
     if "cache_control" in body and index and not any(marker.index == index - 1 for marker in markers):
-        markers.append(Marker(index - 1, _life(body) or Ttl.FIVE_MINUTES, PLACED))
+        markers.append(Marker(index - 1, life_of(body) or Ttl.FIVE_MINUTES, PLACED))
     return ObservedWindow(
         dialect,
         str(body.get("model") or ""),
@@ -248,7 +248,7 @@ def _meaning(value: Json) -> Json:
 
 def _tools(body: JsonObject) -> Iterator[_Group]:
     tools = body.get("tools")
-    found = [_raw("tools", "tool", tool) for tool in _objects(tools)]
+    found = [_raw("tools", "tool", tool) for tool in objects(tools)]
     if found:
         yield _Group("tools", Kind.TOOLS, "Tools", "T", tuple(found))
 
@@ -257,63 +257,63 @@ def _tools(body: JsonObject) -> Iterator[_Group]:
 
 
 def _messages_system(body: JsonObject) -> Iterator[_Group]:
-    found = [_raw("system", "system", block) for block in _content(body.get("system"))]
+    found = [_raw("system", "system", block) for block in content_of(body.get("system"))]
     if found:
         yield _Group("system", Kind.SYSTEM, "System prompt", "S", tuple(found))
 
 
 def _messages(body: JsonObject) -> Iterator[_Group]:
-    for number, message in enumerate(_objects(body.get("messages"))):
+    for number, message in enumerate(objects(body.get("messages"))):
         role = str(message.get("role") or "user")
-        content = _content(message.get("content"))
+        content = content_of(message.get("content"))
         results = any(part.get("type") == "tool_result" for part in content)
         blocks = [_raw("messages", role, part) for part in content] or [_Raw("messages", role, {"type": "empty"})]
         yield _message(number, role, blocks, step=role == "assistant" or results)
 
 
-def _content(content: Json) -> list[JsonObject]:
+def content_of(content: Json) -> list[JsonObject]:
     """The parts of a content, which a plain string is too."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return list(_objects(content))
+    return list(objects(content))
 
 
 # Chat Completions and Responses, where a message or an item is a block
 
 
 def _chat(body: JsonObject) -> Iterator[_Group]:
-    messages = list(_objects(body.get("messages")))
-    leading = _leading(messages)
+    messages = list(objects(body.get("messages")))
+    leading = leading_system(messages)
     if leading:
         blocks = tuple(_raw("system", str(message.get("role")), message) for message in messages[:leading])
         yield _Group("system", Kind.SYSTEM, "System prompt", "S", blocks)
     for number, message in enumerate(messages[leading:]):
         role = str(message.get("role") or "user")
-        yield _message(number, role, [_raw("messages", role, message)], step=role not in ("user", *_SYSTEM))
+        yield _message(number, role, [_raw("messages", role, message)], step=role not in ("user", *SYSTEM_ROLES))
 
 
-_SYSTEM = ("system", "developer")
+SYSTEM_ROLES = ("system", "developer")
 
 
-def _leading(messages: Sequence[JsonObject]) -> int:
+def leading_system(messages: Sequence[JsonObject]) -> int:
     """How many system messages stand before all others."""
-    return next((n for n, one in enumerate(messages) if one.get("role") not in _SYSTEM), len(messages))
+    return next((n for n, one in enumerate(messages) if one.get("role") not in SYSTEM_ROLES), len(messages))
 
 
 def _instructions(body: JsonObject) -> Iterator[_Group]:
     said = body.get("instructions")
-    items = _input(body)
+    items = input_of(body)
     blocks = [_Raw("system", "instructions", {"instructions": said})] if isinstance(said, str) and said else []
-    blocks += [_raw("system", str(item.get("role")), item) for item in items[: _leading(items)]]
+    blocks += [_raw("system", str(item.get("role")), item) for item in items[: leading_system(items)]]
     if blocks:
         yield _Group("system", Kind.SYSTEM, "System prompt", "S", tuple(blocks))
 
 
-def _input(body: JsonObject) -> list[JsonObject]:
+def input_of(body: JsonObject) -> list[JsonObject]:
     said = body.get("input")
     if isinstance(said, str):
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": said}]}]
-    return [_item(item) for item in _objects(said)]
+    return [_item(item) for item in objects(said)]
 
 
 def _item(item: JsonObject) -> JsonObject:
@@ -327,10 +327,10 @@ def _item(item: JsonObject) -> JsonObject:
 
 
 def _items(body: JsonObject) -> Iterator[_Group]:
-    items = _input(body)
-    for number, item in enumerate(items[_leading(items) :]):
+    items = input_of(body)
+    for number, item in enumerate(items[leading_system(items) :]):
         role = str(item.get("role") or _role_of(str(item.get("type"))))
-        yield _message(number, role, [_raw("messages", role, item)], step=role not in ("user", *_SYSTEM))
+        yield _message(number, role, [_raw("messages", role, item)], step=role not in ("user", *SYSTEM_ROLES))
 
 
 def _role_of(kind: str) -> str:
@@ -350,14 +350,14 @@ def _message(number: int, role: str, blocks: Sequence[_Raw], *, step: bool) -> _
     return _Group(f"message {number + 1}", kind, f"Message {number + 1} ({role})", letter, tuple(blocks), number)
 
 
-def _objects(value: Json) -> Iterator[JsonObject]:
+def objects(value: Json) -> Iterator[JsonObject]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         yield from (one if isinstance(one, Mapping) else {"value": one} for one in value)
 
 
 def _raw(level: Level, role: str, value: JsonObject) -> _Raw:
     """A block, and the life of the marker that it or its last part has."""
-    ttl = _life(value)
+    ttl = life_of(value)
     bare = {name: _unmarked(inner) for name, inner in value.items() if name != "cache_control"}
     if ttl is None and "role" in value and _breakpoint(value.get("content")):
         ttl = Ttl.THIRTY_MINUTES
@@ -368,7 +368,7 @@ def _raw(level: Level, role: str, value: JsonObject) -> _Raw:
 
 
 def _breakpoint(content: Json) -> bool:
-    return any("prompt_cache_breakpoint" in part for part in _objects(content))
+    return any("prompt_cache_breakpoint" in part for part in objects(content))
 
 
 def _unmarked(value: Json) -> Json:
@@ -382,7 +382,7 @@ def _unmarked(value: Json) -> Json:
     ]
 
 
-def _life(block: JsonObject) -> Ttl | None:
+def life_of(block: JsonObject) -> Ttl | None:
     """The life of a `cache_control`."""
     control = block.get("cache_control")
     if not isinstance(control, Mapping):
@@ -391,6 +391,11 @@ def _life(block: JsonObject) -> Ttl | None:
         return Ttl(str(control.get("ttl") or Ttl.FIVE_MINUTES))
     except ValueError:
         return Ttl.FIVE_MINUTES
+
+
+def mark_of(part: JsonObject) -> Ttl | None:
+    """The life of a marker of either vendor."""
+    return Ttl.THIRTY_MINUTES if "prompt_cache_breakpoint" in part else life_of(part)
 
 
 PICTURE = 1_500

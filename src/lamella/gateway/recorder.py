@@ -7,7 +7,7 @@ exchange is dropped, never the exchange, and counted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -17,41 +17,23 @@ import msgspec
 import structlog
 
 from lamella.agent.container import OpenStep, StepBirth
-from lamella.agent.request import zones_of
-from lamella.cache.difference import CLIENT, difference
+from lamella.cache.difference import difference
 from lamella.cache.ledger import Ledger
-from lamella.cache.planner import Facts, Plan, note_billed, note_written, predicted
+from lamella.cache.planner import note_billed, note_written
 from lamella.cache.why import Evidence, Why, why
-from lamella.cache.window import Chain, chain, window_of
 from lamella.context.layouts import DEFAULT
 from lamella.core.clock import Clock
 from lamella.core.errors import LamellaError
 from lamella.core.ids import Ids
-from lamella.core.messages import Step, StopReason, Text, ToolResult
 from lamella.core.models import Markers
-from lamella.core.prompt import Kind, Marker, Ttl
-from lamella.core.records import (
-    Caller,
-    Line,
-    NewRequest,
-    ObservedRequest,
-    RequestRecord,
-    StoredBlock,
-    StoredMarker,
-)
+from lamella.core.records import Caller, ObservedRequest, RequestRecord
 from lamella.core.tokens import Usage
 from lamella.gateway.additions import wanted_markers, with_markers
 from lamella.gateway.answers import read_answer
-from lamella.gateway.dialects import (
-    Dialect,
-    ObservedWindow,
-    effort_of,
-    rough_tokens_of,
-    salts_of,
-    text_of,
-)
+from lamella.gateway.dialects import Dialect, rough_tokens_of
 from lamella.gateway.exchange import BlockWeights, Exchange, Recorded, window_of_exchange
-from lamella.gateway.matching import Match, Relation, answer_digest, label_of, match, title_of_message
+from lamella.gateway.matching import match, title_of_message
+from lamella.gateway.observed import Observation, keys_of, step_of_answer, usage_of_answer
 from lamella.storage import Store
 
 log = structlog.get_logger()
@@ -103,7 +85,7 @@ class LineRecorder:
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the upstream refuses it
             is_huge = len(exchange.body) > HUGE_BYTES
             window = await _aside(exchange, window_of_exchange, exchange, rough_tokens_of if is_huge else self._weights)
-            keys, facts = _keys(window, exchange, exchange.route.facts.token_factor)
+            keys, facts = keys_of(window, exchange, exchange.route.facts.token_factor)
             added = wanted_markers(window, keys, self._ledger, facts)
             if added:
                 exchange.body = await _aside(exchange, with_markers, exchange.body, window, added)
@@ -170,9 +152,10 @@ class LineRecorder:
         if found.line is not None:
             before = await self._store.requests.request(exchange.caller, found.line.request_id)
         # Ids and the ledger belong to the event loop; what takes time with a long answer goes to a thread.
-        step = self._opened(exchange, window, before)
-        error = await asyncio.to_thread(read_answer, exchange, step)
-        observed = self._observed(exchange, window, found, before, step, error)
+        seen = Observation(exchange, window, found, before)
+        answer = self._opened(seen)
+        error = await asyncio.to_thread(read_answer, exchange, answer)
+        observed = self._observed(seen, answer, error)
         await self._store.lines.add_request(exchange.caller, observed)
         explained = await self._explain(exchange, observed, before)
         line = observed.line
@@ -197,78 +180,34 @@ class LineRecorder:
             await self._store.lines.note_break(exchange.caller, observed.line.id, explained.lost, cost)
         return explained
 
-    def _opened(self, exchange: Exchange, window: ObservedWindow, before: RequestRecord | None) -> OpenStep:
+    def _opened(self, seen: Observation) -> OpenStep:
         """The step into which the answer is read."""
-        local = sum(segment.tokens for segment in window.segments)
-        expected = Usage(input=round(_calibration(exchange, before) * local))
-        return OpenStep(StepBirth(self._ids.new("msg"), self._ids.new("req"), window.model, "", "", expected), set())
+        expected = Usage(input=round(seen.calibration * seen.local_tokens))
+        birth = StepBirth(self._ids.new("msg"), self._ids.new("req"), seen.window.model, "", "", expected)
+        return OpenStep(birth, set())
 
-    def _observed(
-        self,
-        exchange: Exchange,
-        window: ObservedWindow,
-        found: Match,
-        before: RequestRecord | None,
-        opened: OpenStep,
-        error: LamellaError | None,
-    ) -> ObservedRequest:
-        """The rows of an exchange. `before` is the newest request of its line, `opened` the answer."""
-        begins = _begins(window, found)
-        plan, facts = _plan(window, exchange, self._ledger, before)
-        usage = opened.usage if opened.is_billed or opened.usage.input else None
-        if exchange.status == 200:
+    def _observed(self, seen: Observation, answer: OpenStep, error: LamellaError | None) -> ObservedRequest:
+        """The rows of an exchange."""
+        begins, usage, old = seen.begins, usage_of_answer(answer), seen.found.line
+        plan, facts = seen.plan(self._ledger)
+        if seen.exchange.status == 200:
             note_written(plan, self._ledger, facts)
             if usage is not None:
                 note_billed(plan, usage, self._ledger, facts)
-        line = self._line(exchange, window, found, begins, opened.birth.request_id)
-        step_number = 0 if begins is not None or before is None else before.step + 1
-        record = _record(exchange, window, plan, facts, line, step_number, opened, usage, error)
-        line = _with_bill(line, record, opened, exchange)
-        step = _step(opened)
-        results = _results(window)
+        of = old if begins is None else None
+        turn_id, run_id = (of.turn_id, of.run_id) if of else (self._ids.new("turn"), self._ids.new("run"))
+        line = seen.line(self._ids.new("conv") if old is None else old.id, turn_id, run_id, answer.birth.request_id)
+        record = seen.record(line, answer, error, plan, facts)
         return ObservedRequest(
-            line,
-            found.line is None,
+            seen.with_bill(line, record, answer),
+            old is None,
             begins,
             title_of_message(begins or ""),
-            step,
-            results,
-            _new_request(record, window, before),
+            step_of_answer(answer),
+            seen.results,
+            seen.new_request(record),
             self._clock.now(),
             DEFAULT,
-        )
-
-    def _line(
-        self, exchange: Exchange, window: ObservedWindow, found: Match, begins: str | None, request_id: str
-    ) -> Line:
-        old = found.line
-        turn_id = self._ids.new("turn") if begins is not None or old is None else old.turn_id
-        run_id = self._ids.new("run") if begins is not None or old is None else old.run_id
-        newest = {
-            "model": exchange.route.model,
-            "keys": window.keys,
-            "tip": window.keys[-1] if window.keys else "",
-            "system": window.system,
-            "request_id": request_id,
-            "turn_id": turn_id,
-            "run_id": run_id,
-            "at": exchange.at,
-        }
-        if old is not None:
-            more_turns = old.turns + (begins is not None)
-            return replace(old, **newest, requests=old.requests + 1, turns=more_turns)  # type: ignore[arg-type]
-        return Line(
-            id=self._ids.new("conv"),
-            client=exchange.client,
-            session=exchange.session,
-            dialect=exchange.dialect,
-            label=label_of(window),
-            opening=len(window.keys),
-            answer="",
-            begun_at=exchange.at,
-            requests=1,
-            turns=1,
-            **newest,  # type: ignore[arg-type]
         )
 
 
@@ -293,170 +232,3 @@ async def _aside(exchange: Exchange, work: Callable[P, T], *args: P.args, **kwar
     if len(exchange.body) > LONG_BYTES:
         return await asyncio.to_thread(work, *args, **kwargs)
     return work(*args, **kwargs)
-
-
-def _begins(window: ObservedWindow, found: Match) -> str | None:
-    """The user's message with which a turn begins; None for a step of the turn before."""
-    if found.relation is Relation.AGAIN:
-        return None
-    tail: list[str] = []
-    for role, text, step in zip(
-        reversed(window.roles), reversed(window.texts), reversed(window.is_follow_up), strict=True
-    ):
-        if step:
-            break
-        if role == "user":
-            tail.append(text)
-    if not tail and found.line is not None:
-        return None
-    return tail[0] if tail else ""
-
-
-def _plan(
-    window: ObservedWindow, exchange: Exchange, ledger: Ledger, before: RequestRecord | None
-) -> tuple[Plan, Facts]:
-    """What was to be read and written, by the caller's own markers."""
-    model, calibration = exchange.route.facts, _calibration(exchange, before)
-    keys, facts = _keys(window, exchange, calibration)
-    planned = window_of(keys, facts.segments, model, calibration)
-    return predicted(planned, _markers(window, exchange, keys, ledger, facts), (), ledger, facts), facts
-
-
-PROVIDERS = "placed by the provider"
-
-ENDINGS = 21
-"""Endings of messages at which OpenAI looks for what it cached without a marker."""
-
-
-def _markers(
-    window: ObservedWindow, exchange: Exchange, keys: Chain, ledger: Ledger, facts: Facts
-) -> tuple[Marker, ...]:
-    """The caller's markers, those that were added here, and where OpenAI caches by itself: it writes at the last
-    ending, and reads at the deepest that it knows.
-    """
-    markers = {one.index: one for one in exchange.added or window.markers}
-    if facts.model.markers is Markers.OPENAI and window.endings:
-        *before, last = window.endings[-ENDINGS:]
-        known = [index for index in before if ledger.live(keys.keys[index], facts.now) is not None]
-        for index in (*known[-1:], last):
-            markers.setdefault(index, Marker(index, Ttl.THIRTY_MINUTES, PROVIDERS))
-    return tuple(markers[index] for index in sorted(markers))
-
-
-def _calibration(exchange: Exchange, before: RequestRecord | None) -> float:
-    """The provider's tokens per local token, by the bill of the request before."""
-    if before is not None and before.usage is not None and before.local_tokens and before.usage.input:
-        return before.usage.input / before.local_tokens
-    return exchange.route.facts.token_factor
-
-
-def _keys(window: ObservedWindow, exchange: Exchange, calibration: float) -> tuple[Chain, Facts]:
-    """The keys of the window's prefixes, and what the planner needs."""
-    model = exchange.route.facts
-    segments = {segment.id: segment for segment in window.segments}
-    keys = chain(window.blocks, f"{exchange.route.account}/{model.name}", salts_of(window))
-    return keys, Facts(model, segments, calibration, exchange.at)
-
-
-def _record(
-    exchange: Exchange,
-    window: ObservedWindow,
-    plan: Plan,
-    facts: Facts,
-    line: Line,
-    step: int,
-    opened: OpenStep,
-    usage: Usage | None,
-    error: LamellaError | None,
-) -> RequestRecord:
-    local = sum(segment.tokens for segment in window.segments)
-    return RequestRecord(
-        id=line.request_id,
-        conversation_id=line.id,
-        turn_id=line.turn_id,
-        run_id=line.run_id,
-        step=step,
-        purpose="chat",
-        model=exchange.route.model,
-        layout=CLIENT,
-        marker_policy="planner" if exchange.added else CLIENT if plan.markers else "off",
-        thinking_effort=effort_of(window),
-        at=exchange.at,
-        head=window.head,
-        letters=" ".join(segment.letters for segment in window.segments),
-        segments=window.stored,
-        zones=zones_of(window.segments),
-        markers=tuple(StoredMarker(m.index, m.ttl.value, m.why) for m in plan.markers),
-        notes=(),
-        protocol=window.dialect.value,
-        local_tokens=local,
-        estimate=round(facts.calibration * local),
-        budget=facts.model.window,
-        predicted_read=plan.read,
-        predicted_written=plan.written,
-        predicted_hit=plan.hit,
-        provider_request_id=exchange.headers.get("request-id") or exchange.headers.get("x-request-id"),
-        answer_id=opened.answer_id,
-        diagnosis=opened.diagnosis,
-        usage=usage,
-        cost=facts.model.cost(usage) if usage is not None else None,
-        error=error.as_dict() if error is not None else None,
-    )
-
-
-def _with_bill(line: Line, record: RequestRecord, opened: OpenStep, exchange: Exchange) -> Line:
-    said = "".join(part.text for part in opened.parts() if isinstance(part, Text))
-    return replace(
-        line,
-        answer=answer_digest(said),
-        usage=line.usage + (record.usage or Usage()),
-        cost=line.cost + (record.cost or 0.0),
-        saved=line.saved + (_saved(record, exchange) if exchange.added else 0.0),
-    )
-
-
-def _saved(record: RequestRecord, exchange: Exchange) -> float:
-    """What the markers that were added here saved, in US dollars: the cost if nothing had been cached, less the cost.
-    Below zero if what they wrote was not read yet.
-    """
-    usage = record.usage
-    if usage is None or record.cost is None:
-        return 0.0
-    return exchange.route.facts.cost(Usage(input=usage.input, output=usage.output)) - record.cost
-
-
-def _step(opened: OpenStep) -> Step | None:
-    """The answer as a step; None if nothing of one came."""
-    if not opened.has_blocks:
-        return None
-    birth = opened.birth
-    stop = opened.stop_reason or StopReason.END_TURN
-    return Step(birth.id, birth.model, opened.parts(), stop, "", opened.usage.output)
-
-
-def _results(window: ObservedWindow) -> Sequence[ToolResult]:
-    """The results of calls that the newest messages bring."""
-    found: list[ToolResult] = []
-    for group, step in zip(reversed(window.groups), reversed(window.segments), strict=True):
-        if step.kind is not Kind.STEP or group[0].role == "assistant":
-            break
-        for block in group:
-            value = block.value
-            call = value.get("tool_use_id") or value.get("tool_call_id") or value.get("call_id")
-            said = value.get("content") if "content" in value else value.get("output")
-            content = said if isinstance(said, str) else text_of([{"role": "tool", "content": said or []}])
-            if isinstance(call, str):
-                found.append(ToolResult(call, "", content, is_error=bool(value.get("is_error"))))
-    return found[::-1]
-
-
-def _new_request(record: RequestRecord, window: ObservedWindow, before: RequestRecord | None) -> NewRequest:
-    """The row of a request, as its difference to the one before on its line."""
-    shared = 0
-    if before is not None:
-        pairs = zip(record.segments, before.segments, strict=False)
-        same = next((n for n, (mine, theirs) in enumerate(pairs) if mine != theirs), None)
-        shared = min(len(record.segments), len(before.segments)) if same is None else same
-    fresh = [block for group in window.groups[shared:] for block in group]
-    blocks = {b.digest: StoredBlock(b.digest, b.level, b.role, b.data) for b in fresh}
-    return NewRequest(record, before.id if before is not None and shared else None, shared, tuple(blocks.values()))

@@ -72,6 +72,8 @@ def _value(part: Part) -> JsonObject:
     match part:
         case Text(text):
             return {"type": "text", "text": text}
+        case Image(url=url) if url:
+            return {"type": "image", "source": {"type": "url", "url": url}}
         case Image(_, media_type, data=data):
             source: JsonObject = {"type": "base64", "media_type": media_type, "data": b64encode(data).decode()}
             return {"type": "image", "source": source}

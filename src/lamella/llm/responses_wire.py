@@ -116,7 +116,7 @@ def _content(part: Part) -> JsonObject:
         case Text(text):
             return {"type": "input_text", "text": text}
         case Image(_, media_type, data=data):
-            url = f"data:{media_type};base64,{b64encode(data).decode()}"
+            url = part.url or f"data:{media_type};base64,{b64encode(data).decode()}"
             return {"type": "input_image", "image_url": url, "detail": "auto"}
         case _:
             raise TypeError(f"a user message can't hold a {type(part).__name__}")
