@@ -109,7 +109,7 @@ KNOWN_TO_ALL = {
 WITH_AN_ID = (
     *("conversations/{conversation_id}", "files/{file_id}", "agents/{agent_id}", "projects/{project_id}"),
     *("sessions/{session_id}", "turns/{turn_id}", "runs/{run_id}", "requests/{request_id}", "keys/{key_id}"),
-    *("documents/{document_id}", "lines/{line_id}"),
+    *("documents/{document_id}", "lines/{line_id}", "v1/responses/{response_id}"),
 )
 """What is under these belongs to one user."""
 
@@ -194,7 +194,7 @@ async def _status(town: Town, caller: ServerClient, method: str, path: str) -> i
     for name, id in {**town.ids, "version": "0", "mine": town.ids["conversation"]}.items():
         named = named.replace(f"{{{name}}}", id)
         written = None if written is None else written.replace(f"{{{name}}}", id)
-    prefix = "" if (method, path) in OUTSIDE else "/api/v1"
+    prefix = "" if (method, path) in OUTSIDE or path.startswith("/v1/") else "/api/v1"
     request = caller.http.stream(
         method, f"{prefix}{named}", content=written, headers={"content-type": "application/json"}
     )

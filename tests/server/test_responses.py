@@ -103,10 +103,20 @@ async def test_what_this_server_does_not_do_is_said_and_not_passed_over(
     assert model.requests == []
 
 
-@pytest.mark.parametrize("fields", [{"previous_response_id": "resp_no"}, {"conversation": "conv_no"}])
-async def test_what_is_not_there_is_not_found(sdk: openai.AsyncOpenAI, fields: dict[str, Any]) -> None:
-    with pytest.raises(openai.NotFoundError):
+@pytest.mark.parametrize(
+    ("fields", "error", "code"),
+    [
+        ({"previous_response_id": "resp_no"}, openai.BadRequestError, "previous_response_not_found"),
+        ({"conversation": "conv_no"}, openai.NotFoundError, "conversation_not_found"),
+        ({"conversation": {"id": "conv_no"}}, openai.NotFoundError, "conversation_not_found"),
+    ],
+)
+async def test_what_is_not_there_is_not_found(
+    sdk: openai.AsyncOpenAI, fields: dict[str, Any], error: type[openai.APIStatusError], code: str
+) -> None:
+    with pytest.raises(error) as caught:
         await sdk.responses.create(input="Hi", **fields)
+    assert (caught.value.code, caught.value.param) == (code, next(iter(fields)))
 
 
 async def test_metadata_says_nothing_about_who_asks(sdk: openai.AsyncOpenAI, model: ScriptedModel) -> None:

@@ -71,6 +71,7 @@ async def furnished(app: App, ann: ServerClient, owner: Caller) -> dict[str, str
         "conversation": conversation,
         "file": file["id"],
         "turn": packets[0]["turn_id"],
+        "response": packets[0]["turn_id"].replace("turn_", "resp_"),
         "running": running[0]["turn_id"],
         "run": next(packet["run_id"] for packet in running if packet["type"] == "run.started"),
         "message": waits.json()["id"],

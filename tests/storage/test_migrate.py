@@ -169,7 +169,7 @@ async def test_what_the_baseline_stored_is_there_after_the_upgrade(tmp_path: Pat
     assert after.pop("alembic_version") == [(HEAD,)]
     before.pop("alembic_version")
     assert after.pop("found_documents") == [(*before.pop("found_documents")[0], "[]")]
-    assert after.pop("conversations") == [(*before.pop("conversations")[0], "[]", 0)]
+    assert after.pop("conversations") == [(*before.pop("conversations")[0], "[]", 0, "{}")]
     assert after == before
 
 

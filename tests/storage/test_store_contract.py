@@ -20,6 +20,7 @@ from lamella.core.records import (
     Place,
     ProjectContent,
     RequestEnd,
+    StoredResponse,
     UnfinishedTurn,
 )
 from lamella.storage import Store
@@ -162,6 +163,12 @@ BY_ID: dict[str, Call] = {
     "append_journal": lambda store, caller: store.turns.append_journal([entry(1, owner=caller)]),
     "is_closed": lambda store, caller: store.turns.is_closed(caller, "turn_1"),
     "journal": lambda store, caller: store.turns.journal(caller, "turn_1", 0),
+    "add_response": lambda store, caller: store.responses.add_response(
+        caller, StoredResponse("resp_1", NOON, "turn_1")
+    ),
+    "delete_response": lambda store, caller: store.responses.delete_response(
+        caller, StoredResponse("resp_1", NOON, "turn_1")
+    ),
     "expired": lambda store, caller: store.retention.expired(caller, "conv_1"),
 }
 
@@ -205,6 +212,9 @@ WITHOUT_ID = {
     "file_ids",
     "newest_ids",
     "release",
+    "response",
+    "is_known",
+    "forget_forwarded",
 }
 
 
@@ -239,7 +249,7 @@ async def test_what_is_somebody_elses_is_not_found(store: Store, backing: Backin
     with pytest.raises(NotFound) as foreign:
         await BY_ID[verb](store, BOB)
     assert backing.dump() == before
-    if verb in {"begin_turn", "delete_conversation", "return_to_session", "import_turns"}:
+    if verb in {"begin_turn", "delete_conversation", "return_to_session", "import_turns", "delete_response"}:
         await store.turns.finish_turn(ANN, turn_end())
     await BY_ID[verb](store, ANN)
     assert foreign.value.code == "not_found"

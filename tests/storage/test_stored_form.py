@@ -51,6 +51,7 @@ from lamella.core.records import (
     RequestEnd,
     RunEnd,
     SideResponse,
+    StoredResponse,
     SystemPrompt,
     TurnEnd,
 )
@@ -164,6 +165,10 @@ async def _sessions(store: Store) -> None:
 async def _work(store: Store) -> None:
     await store.lines.add_request(ANN, observed(line()))
     await store.histories.keep_answer(ANN, "agent_1", "key_1", "conv_1", Place("turn_1", "run_turn_1"), NOON)
+    made = StoredResponse("resp_1", NOON, "turn_1", fields={"metadata": {"ticket": "7"}}, begins=True)
+    await store.responses.add_response(ANN, made)
+    await store.responses.delete_response(ANN, made)
+    await store.responses.add_response(ANN, StoredResponse("resp_up", NOON, account="account"))
     await store.queue.queue_message(ANN, queued_message())
     await store.queue.queue_message(ANN, queued_message("queued_2"))
     await store.queue.cancel_queued(ANN, "queued_2")
@@ -230,6 +235,7 @@ async def _records(store: Store) -> dict[str, object]:
         "sessions": await store.sessions.sessions(ANN, "conv_1"),
         "lines": await store.lines.lines(ANN, ALL),
         "answers": await store.histories.answers(ANN, "agent_1", ["key_1", "key_2"]),
+        "responses": [await store.responses.response(ANN, id) for id in ("resp_1", "resp_up")],
         "path": await store.turns.path(ANN, "conv_1"),
         "pinned": await store.turns.pinned(ANN, "conv_1"),
         "journal": await store.turns.journal(ANN, "turn_1", 0),

@@ -126,7 +126,7 @@ class AuthenticationMiddleware:
                 identity = await identify(Request(scope))
                 check_scope(identity, needed(scope["method"], scope["path"]))
             except LamellaError as error:
-                await error_answer(error, scope["path"])(scope, receive, send)
+                await error_answer(error, scope)(scope, receive, send)
                 return
             scope["state"][IN_STATE] = identity
         await self._app(scope, receive, send)
@@ -184,7 +184,7 @@ class OriginGuard:
             try:
                 await self._check(headers.get(b"host", ""), headers.get(b"origin"), proxied)
             except LamellaError as error:
-                await error_answer(error, scope["path"])(scope, receive, send)
+                await error_answer(error, scope)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

@@ -245,7 +245,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.write_eof()
 
     def _write(self, error: LamellaError, status: int | None) -> None:
-        answer = error_answer(error, "", status)
+        answer = error_answer(error, {"path": "", "headers": []}, status)
         fields = [*answer.raw_headers, (b"connection", b"close")]
         head = b"".join(name + b": " + value + b"\r\n" for name, value in fields)
         self.transport.write(STATUS_LINE[answer.status_code] + head + b"\r\n" + bytes(answer.body))

@@ -21,7 +21,7 @@ from lamella.app.app import App
 from lamella.core.errors import NotFound, PayloadTooLarge
 from lamella.server.authentication import Authentication, AuthenticationMiddleware, Identify, OriginGuard
 from lamella.server.doors import PATHS, add_doors
-from lamella.server.failures import error_answer, install
+from lamella.server.failures import EVERYTHING, error_answer, install
 from lamella.server.openapi import described
 from lamella.server.reference import POLICY as REFERENCE_POLICY
 from lamella.server.reference import reference_page
@@ -38,6 +38,7 @@ from lamella.server.routes import (
     restricted,
     sending,
     sessions,
+    stored_responses,
     tools,
     turns,
 )
@@ -65,7 +66,7 @@ ROUTERS = (
 )
 """The native API."""
 
-FACADES = (responses.router,)
+FACADES = (responses.router, stored_responses.router)
 """Doors for clients of other vendors' APIs."""
 
 POLICY = (
@@ -112,7 +113,7 @@ class BodyLimit:
         body = await self._read(receive)
         if body is None:
             message = f"The body is longer than {self._limit // 1_000_000} MB."
-            await error_answer(PayloadTooLarge(message, hint="Upload long texts as files."), scope["path"])(
+            await error_answer(PayloadTooLarge(message, hint="Upload long texts as files."), scope)(
                 scope, receive, send
             )
             return
@@ -246,7 +247,7 @@ def _page(api: FastAPI, folder: Path) -> None:
     if (folder / "assets").is_dir():
         api.mount("/assets", StaticFiles(directory=folder / "assets"))
 
-    @api.api_route("/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
+    @api.api_route(EVERYTHING, methods=["GET", "HEAD"], include_in_schema=False)
     def page(path: str) -> Response:
         """The page for every address that is not the API's: the page reads the conversation from it.
 

@@ -15,6 +15,7 @@ from lamella.storage.conversations.histories import HistoryRows
 from lamella.storage.conversations.lines import LineRows
 from lamella.storage.conversations.queue import NoticeRows, QueueRows
 from lamella.storage.conversations.requests import RequestRows
+from lamella.storage.conversations.responses import ResponseRows
 from lamella.storage.conversations.sessions import SessionRows
 from lamella.storage.conversations.snapshots import SnapshotRows
 from lamella.storage.conversations.turns import TurnRows
@@ -50,6 +51,7 @@ class Store:
         self.snapshots = SnapshotRows(database, ids)
         self.turns = TurnRows(database, ids)
         self.requests = RequestRows(database, ids)
+        self.responses = ResponseRows(database, ids)
         self.lines = LineRows(database, ids)
         self.histories = HistoryRows(database, ids)
         self.queue = QueueRows(database, ids)

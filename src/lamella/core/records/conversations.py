@@ -28,7 +28,8 @@ class Conversation:
     `head_run_id` the run that is continued; None if none is chosen yet. `system_prompt` is the text of version
     `system_prompt_version` of the owner's system prompts. `session_id` is its current session; the store makes the
     first one with it. `thinking_effort` None leaves it to the agent, then to the deployment.
-    `observed`: it is a client's line (`Line`), which the engine does not continue.
+    `observed`: it is a client's line (`Line`), which the engine does not continue. `metadata` are the owner's pairs,
+    which models do not see.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Conversation:
     forked: bool = False
     titled_by: TitledBy = "nobody"
     observed: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def place(self) -> Place:
@@ -97,6 +99,7 @@ class ConversationChange:
     agent_id: str | Unchanged | None = UNCHANGED
     project_id: str | Unchanged | None = UNCHANGED
     thinking_effort: str | Unchanged | None = UNCHANGED
+    metadata: Mapping[str, str] | None = None
     decisions: Sequence[Decision] = field(default_factory=tuple)
 
 

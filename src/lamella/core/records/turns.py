@@ -9,6 +9,7 @@ from enum import Enum
 
 from lamella.core.agents import DynamicContext
 from lamella.core.decisions import Decision
+from lamella.core.json import JsonObject
 from lamella.core.messages import Attachment, Step, Text, TurnStatus, UserMessage
 from lamella.core.records.library import Caller, Pinned, Place
 from lamella.core.records.requests import Expired, RequestEnd
@@ -246,3 +247,20 @@ class UnfinishedTurn:
     turn_id: str
     conversation_id: str
     run_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A response of the Responses API. `turn_id` is its turn; one that an upstream made has the upstream's `account`.
+
+    `fields` are those of the request that the response repeats, such as `metadata`. `begins`: its conversation began
+    with it. `deleted`: its owner deleted it, and the turn stays until its conversation is removed.
+    """
+
+    id: str
+    at: datetime
+    turn_id: str | None = None
+    account: str | None = None
+    fields: JsonObject = field(default_factory=dict)
+    begins: bool = False
+    deleted: bool = False

@@ -8,6 +8,7 @@ https://platform.openai.com/docs/api-reference/responses-streaming
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,8 +18,9 @@ from fastapi.responses import JSONResponse
 from lamella.app.app import App
 from lamella.chat.message import ExecutionRequest
 from lamella.core.access import Identity
-from lamella.core.errors import InvalidRequest
-from lamella.core.json import Json, encode
+from lamella.core.errors import InvalidRequest, NotFound
+from lamella.core.json import Json, JsonObject, encode
+from lamella.core.messages import TurnStatus
 from lamella.core.packets import (
     AnyPacket,
     CitationPacket,
@@ -29,11 +31,9 @@ from lamella.core.packets import (
     TextPacket,
     ToolCallPacket,
     TurnFinished,
-    TurnStopped,
-    UsageBody,
 )
-from lamella.core.records import TurnRecord
-from lamella.server.failures import STATUS
+from lamella.core.records import StoredResponse, TurnRecord
+from lamella.gateway.errors import STATUS
 from lamella.server.objects import AnyObject
 from lamella.server.routes.openai_request import from_openai
 from lamella.server.routing import JSON, IdempotencyKey, TheApp, TheIdentity, api_router
@@ -54,7 +54,6 @@ SAYS_NOTHING = frozenset(
 
 AS_EVER: Mapping[str, tuple[Json, ...]] = {
     "store": (True,),
-    "background": (False,),
     "parallel_tool_calls": (True,),
     "tools": ([],),
     "tool_choice": ("auto",),
@@ -78,21 +77,32 @@ EFFORTS = {"none": "off", "minimal": "low"}
 
 @dataclass(frozen=True, slots=True)
 class ResponseRequest:
-    """The request in the form of a message, whether its answer streams, and the turn that it follows."""
+    """The request in the form of a message, whether its answer streams, and the turn that it follows.
+
+    `fields` are those that the response repeats.
+    """
 
     request: ExecutionRequest
     streams: bool
     after: str | None
+    fields: JsonObject
+
+    @property
+    def is_background(self) -> bool:
+        """Whether the caller does not wait for the answer."""
+        return self.fields.get("background") is True
 
 
 def asked_of(request: ExecutionRequest) -> ResponseRequest:
     """The request of a body. Raises `InvalidRequest` for anything that this server does not do."""
     fields = {name: value for name, value in request.body_fields.items() if value is not None}
     streams, previous = fields.pop("stream", False), fields.pop("previous_response_id", None)
+    background = fields.pop("background", False)
     fields.pop("stream_options", None)
     effort = _effort(fields.pop("reasoning", None))
-    if not isinstance(streams, bool):
-        raise InvalidRequest("“stream” is true or false.", hint="Send one of them.", param="stream")
+    for name, value in (("stream", streams), ("background", background)):
+        if not isinstance(value, bool):
+            raise InvalidRequest(f"“{name}” is true or false.", hint="Send one of them.", param=name)
     for name, value in fields.items():
         if name not in SAYS_NOTHING and value not in AS_EVER.get(name, ()):
             raise InvalidRequest(
@@ -105,7 +115,13 @@ def asked_of(request: ExecutionRequest) -> ResponseRequest:
             param="models",
         )
     chosen = replace(request, thinking_effort=request.thinking_effort or effort)
-    return ResponseRequest(chosen, streams, _turn_id(previous, request) if previous is not None else None)
+    after = _turn_id(previous, request) if previous is not None else None
+    repeated: dict[str, Json] = {
+        "metadata": dict(request.metadata),
+        "background": background,
+        "previous_response_id": previous,
+    }
+    return ResponseRequest(chosen, bool(streams), after, {name: value for name, value in repeated.items() if value})
 
 
 def _effort(reasoning: Json) -> str | None:
@@ -143,12 +159,16 @@ async def create_response(
     """
     placed = _in_conversation(body, request.headers.get(CONVERSATION_HEADER))
     response_request = asked_of(from_openai(placed))
-    turn_id = await app.begin(await _placed(app, identity, response_request), identity, key=key)
+    request_placed = await _placed(app, identity, response_request)
+    with conversation_named(request_placed.conversation_id):
+        turn_id = await app.begin(request_placed, identity, key=key)
     turn = await app.store.turns.turn(identity.caller, turn_id)
-    writer = ResponseWriter(turn, response_request.request.metadata)
+    writer = ResponseWriter(turn, await _stored(app, identity, response_request, turn))
     packets = app.packets(turn_id, identity)
+    if response_request.is_background and not response_request.streams:
+        return JSONResponse(writer.response)
     if response_request.streams:
-        return EventStream(_written(writer, packets), request.state.silence)
+        return EventStream(written_events(writer, packets), request.state.silence)
     async for packet in packets:
         writer.take(packet)
     if writer.error is None:
@@ -170,11 +190,50 @@ async def _placed(app: App, identity: Identity, request: ResponseRequest) -> Exe
     """The request after the response that it names. Raises `NotFound`."""
     if request.after is None:
         return request.request
-    turn = await app.store.turns.turn(identity.caller, request.after)
+    previous = response_id_of(request.after)
+    stored = await app.store.responses.response(identity.caller, previous)
+    try:
+        turn = await app.store.turns.turn(identity.caller, request.after)
+    except NotFound:
+        turn = None
+    if turn is None or (stored is not None and stored.deleted):
+        raise no_response(previous, "previous_response_id")
     return replace(request.request, conversation_id=turn.conversation_id, parent_message_id=turn.run.id)
 
 
-async def _written(writer: ResponseWriter, packets: AsyncIterator[AnyPacket]) -> AsyncGenerator[bytes, None]:
+async def _stored(app: App, identity: Identity, request: ResponseRequest, turn: TurnRecord) -> JsonObject:
+    """Store what the response has besides its turn; returns the fields that it repeats."""
+    id, begins = response_id_of(turn.id), request.request.conversation_id is None and request.after is None
+    if begins or request.fields:
+        made = StoredResponse(id, turn.started_at, turn.id, fields=request.fields, begins=begins)
+        await app.store.responses.add_response(identity.caller, made)
+    return request.fields
+
+
+def response_id_of(turn_id: str) -> str:
+    """The id of a turn's response."""
+    return RESPONSE + turn_id.removeprefix(TURN)
+
+
+@contextmanager
+def conversation_named(conversation_id: str | None) -> Iterator[None]:
+    """Words the error for a conversation that is not there as OpenAI's API does."""
+    try:
+        yield
+    except NotFound as error:
+        if error.param != "conversation_id":
+            raise
+        named = str(conversation_id)[:80]
+        raise NotFound(f"Conversation with id '{named}' not found.", param="conversation") from None
+
+
+def no_response(response_id: str, param: str | None = None) -> NotFound:
+    """The error for a response that is not there, in the words of OpenAI's API."""
+    which = "Previous response" if param is not None else "Response"
+    return NotFound(f"{which} with id '{response_id[:80]}' not found.", param=param)
+
+
+async def written_events(writer: ResponseWriter, packets: AsyncIterator[AnyPacket]) -> AsyncGenerator[bytes, None]:
     yield writer.begin()
     async for packet in packets:
         if written := writer.take(packet):
@@ -190,10 +249,22 @@ INCOMPLETE = {"max_tokens": "max_output_tokens", "refusal": "content_filter", "s
 """Why a response is incomplete, by the reason of a partial answer."""
 
 
-class ResponseWriter:
-    """One response. Calls of tools are the server's own and are no items: a client would think them its to run."""
+ERRORS = {
+    "rate_limit_exceeded": "rate_limit_exceeded",
+    "context_length_exceeded": "invalid_prompt",
+    "invalid_request": "invalid_prompt",
+}
+"""Codes of a failed response, by ours; `server_error` for all others."""
 
-    def __init__(self, turn: TurnRecord, metadata: Mapping[str, str]) -> None:
+
+class ResponseWriter:
+    """One response. Calls of tools are the server's own and are no items: a client would think them its to run.
+
+    `fields` are those of the request that it repeats. Events up to number `after` are not written.
+    """
+
+    def __init__(self, turn: TurnRecord, fields: JsonObject, after: float = -1) -> None:
+        self._after = after
         self._suffix = turn.id.partition("_")[2]
         self._number = 0
         self._items: dict[int, Item] = {}
@@ -205,28 +276,33 @@ class ResponseWriter:
             "id": f"{RESPONSE}{self._suffix}",
             "object": "response",
             "created_at": int(turn.started_at.timestamp()),
-            "status": "in_progress",
+            "status": "queued" if fields.get("background") else "in_progress",
+            "background": False,
             "error": None,
             "incomplete_details": None,
             "instructions": None,
-            "metadata": dict(metadata),
+            "metadata": {},
             "model": turn.model,
             "conversation": {"id": turn.conversation_id},
             "output": [],
             "parallel_tool_calls": True,
+            "previous_response_id": None,
             "tool_choice": "auto",
             "tools": [],
             "store": True,
             "temperature": None,
             "top_p": None,
             "usage": None,
+            **fields,
         }
 
     def begin(self) -> bytes:
         """The first events."""
-        return self._event("response.created", response=self.response) + self._event(
-            "response.in_progress", response=self.response
-        )
+        written = self._event("response.created", response=self.response)
+        if self.response["status"] == "queued":
+            written += self._event("response.queued", response=self.response)
+            self.response["status"] = "in_progress"
+        return written + self._event("response.in_progress", response=self.response)
 
     def take(self, packet: AnyPacket) -> bytes:
         """The events of a packet; with that of the turn's end the response is whole."""
@@ -243,10 +319,8 @@ class ResponseWriter:
                 self.response["incomplete_details"] = {"reason": INCOMPLETE[packet.reason]}
             case RunFinished():
                 self.error = packet.error
-            case TurnStopped():
-                self.response["status"] = "cancelled"
             case TurnFinished():
-                return self._close() + self._end(packet.usage)
+                return self._close() + self._end(packet)
             case _:
                 pass
         return b""
@@ -317,8 +391,8 @@ class ResponseWriter:
             annotation=annotation,
         )
 
-    def _end(self, usage: UsageBody) -> bytes:
-        response = self.response
+    def _end(self, packet: TurnFinished) -> bytes:
+        response, usage = self.response, packet.usage
         response["output"] = list(self._items.values())
         response["usage"] = {
             "input_tokens": usage.input,
@@ -327,10 +401,18 @@ class ResponseWriter:
             "output_tokens_details": {"reasoning_tokens": usage.reasoning},
             "total_tokens": usage.input + usage.output,
         }
-        if self.error is not None:
+        if packet.status == TurnStatus.INTERRUPTED:
+            response["error"] = {"code": "server_error", "message": "The server stopped before the answer was whole."}
+            # What a process wrote last before it was killed is not stored: the end has a number that is new to all.
+            self._number = max(self._number, int(self._after) + 1)
+        elif self.error is not None:
+            code = str(self.error.get("code"))
+            response["error"] = {"code": ERRORS.get(code, "server_error"), "message": self.error.get("message")}
+        if packet.status == TurnStatus.STOPPED:
+            response["status"] = "cancelled"
+        elif response["error"] is not None or packet.status == TurnStatus.FAILED:
             response["status"] = "failed"
-            response["error"] = {"code": self.error.get("code"), "message": self.error.get("message")}
-        elif response["status"] != "cancelled":
+        else:
             response["status"] = "incomplete" if response["incomplete_details"] else "completed"
         # The API has no event of its own for an answer that was stopped.
         kind = "incomplete" if response["status"] == "cancelled" else response["status"]
@@ -342,6 +424,8 @@ class ResponseWriter:
     def _event(self, kind: str, **fields: Any) -> bytes:
         value = {"type": kind, "sequence_number": self._number, **fields}
         self._number += 1
+        if value["sequence_number"] <= self._after:
+            return b""
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), encode(value))
 
 

@@ -20,7 +20,7 @@ from lamella.chat.queued import QueuedContent, sent_of
 from lamella.core.packets import AnyPacket
 from lamella.core.ports import Batch
 from lamella.core.records import UNCHANGED, Caller, Choices, Notice, NoticeKind, QueueStatus
-from lamella.server.failures import STATUS
+from lamella.gateway.errors import STATUS
 from lamella.server.objects import (
     PREFIX,
     AnyObject,

@@ -73,7 +73,7 @@ def _check_mine(connection: Connection, caller: Caller, agent_id: str | None, pr
 
 def _changed(change: ConversationChange) -> dict[str, Any]:
     """The columns that a change names."""
-    given = {name: getattr(change, name) for name in ("title", "model", "layout", "marker_policy", "tools")}
+    given = {name: getattr(change, name) for name in ("title", "model", "layout", "marker_policy", "tools", "metadata")}
     changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if change.title is not None:
         changed |= {"titled_by": "user" if change.title.strip() else "nobody", "title_made_from": ()}

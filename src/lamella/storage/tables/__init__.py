@@ -58,6 +58,7 @@ from lamella.storage.tables.turns import (
     journal,
     messages,
     pinned,
+    responses,
     runs,
     turns,
 )
@@ -109,6 +110,7 @@ __all__ = [
     "recall_vectors",
     "recall_versions",
     "requests",
+    "responses",
     "restricted_told",
     "restricted_uses",
     "runs",

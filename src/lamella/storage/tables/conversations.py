@@ -40,13 +40,14 @@ conversations = Table(
     Column("titled_by", String, nullable=False, server_default="user"),
     Column("title_made_from", Json(tuple[str, ...]), nullable=False, server_default="[]"),
     Column("observed", Boolean, nullable=False, server_default=text("0")),
+    Column("metadata", Json(dict[str, str]), nullable=False, server_default="{}"),
     Index("ix_conversations_owner_id", "owner", "id"),
 )
 """`head` and `running_turn` are turns of this conversation, `head_run_id` is a run of the head, `session_id` is the
 session that it is in; `next_document` is the next unused document number. `forked`: its turns are more than one line of
 single answers. `titled_by` says whose the title is; one that is older than that column counts as the user's.
 `title_made_from` are the knowledge bases that a model's title was made from. `observed`: it is a line of a client,
-which nobody goes on with here.
+which nobody goes on with here. `metadata` are pairs of its owner that no model reads.
 
 `system_prompt` is the text of its version when it was chosen, so that it never changes silently.
 """

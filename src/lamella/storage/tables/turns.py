@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
+from typing import Any
+
+from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
 
 from lamella.core.messages import StopReason, TurnStatus
 from lamella.core.records import Expired, Pinned
@@ -156,3 +158,18 @@ journal = Table(
     owner(),
     Column("data", LargeBinary, nullable=False),
 )
+
+responses = Table(
+    "responses",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("owner", String, primary_key=True),
+    Column("turn_id", String, ForeignKey("turns.id", ondelete="CASCADE"), index=True),
+    Column("account", String),
+    Column("fields", Json(dict[str, Any]), nullable=False, server_default="{}"),
+    Column("begins", Boolean, nullable=False, server_default=text("0")),
+    Column("deleted", Boolean, nullable=False, server_default=text("0")),
+    Column("at", UtcMoment, nullable=False),
+    Index("ix_responses_at", "at"),
+)
+"""Responses of the Responses API: `core.records.StoredResponse`. One of an upstream has an `account` and no turn."""
