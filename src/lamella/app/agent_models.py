@@ -9,6 +9,7 @@ own. These conversations are listed with those of other clients.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from urllib.parse import unquote
@@ -169,6 +170,29 @@ class AgentModels:
             await self.chat.delete(identity.caller, conversation_id)
             raise
 
+    async def count(self, identity: Identity, request: AgentRequest) -> int:
+        """The tokens of the request that the agent's model would get. What is stored for it is removed again."""
+        caller, known = identity.caller, await self._known(identity.caller, request)
+        if known is not None:
+            imported, newest = _split(request.history.after(known[1]))
+            if not imported:
+                with suppress(TurnInProgress):
+                    return await self._count(
+                        identity, request, _Start(known[0].conversation_id, known[0].place, (), newest)
+                    )
+        imported, newest = _split(request.history.after(0))
+        conversation_id = await self._conversation(caller, request, (*imported, newest)[0].text)
+        try:
+            return await self._count(identity, request, _Start(conversation_id, Place(), imported, newest))
+        finally:
+            await self.chat.delete(caller, conversation_id)
+
+    async def _count(self, identity: Identity, request: AgentRequest, start: _Start) -> int:
+        message = await self._placed(identity.caller, request, start)
+        if message.text.startswith("/"):
+            message = replace(message, text=f"/{message.text}")  # else it would be a command
+        return (await self.chat.sender.preview(identity, start.conversation_id, message)).record.estimate
+
     async def _known(self, caller: Caller, request: AgentRequest) -> tuple[AnswerPlace, int] | None:
         """The place of the newest answer that is known, and the number of messages up to it."""
         answers, opening = request.history.answers, request.history.opening
@@ -183,12 +207,8 @@ class AgentModels:
         return (place, 0) if place is not None and is_again else None
 
     async def _begin(self, identity: Identity, request: AgentRequest, start: _Start) -> BegunAnswer:
-        caller, place = identity.caller, start.place
-        message = await self._message(caller, request, start.newest)
-        if start.imported:
-            turns = [await self._imported(caller, request, start.conversation_id, one) for one in start.imported]
-            place = await self.store.histories.import_turns(caller, request.agent.id, place, turns, self.clock.now())
-        message = replace(message, parent_message_id=place.run_id)
+        caller = identity.caller
+        message = await self._placed(caller, request, start)
         sent = OutgoingMessage(message, AT_ONCE, is_literal=True)
         done = await self.chat.sender.send(identity, start.conversation_id, sent)
         if not isinstance(done, str):
@@ -196,6 +216,15 @@ class AgentModels:
         if request.history.opening:
             await self._keep(caller, request, request.history.opening, start.conversation_id, Place())
         return BegunAnswer(request, start.conversation_id, done)
+
+    async def _placed(self, caller: Caller, request: AgentRequest, start: _Start) -> Message:
+        """The newest message after what was sent before it, which is stored if it is not known."""
+        place = start.place
+        message = await self._message(caller, request, start.newest)
+        if start.imported:
+            turns = [await self._imported(caller, request, start.conversation_id, one) for one in start.imported]
+            place = await self.store.histories.import_turns(caller, request.agent.id, place, turns, self.clock.now())
+        return replace(message, parent_message_id=place.run_id)
 
     async def _message(self, caller: Caller, request: AgentRequest, newest: ToldTurn) -> Message:
         blocks = (DynamicBlock(request.instructions, INSTRUCTED),) if request.instructions.strip() else ()

@@ -39,6 +39,7 @@ LamellaError
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 
@@ -54,7 +55,7 @@ class LamellaError(Exception):
         self.param = param
 
     def as_dict(self) -> dict[str, str | None]:
-        """The `error` object of API answers, error packets and stored turns."""
+        """The `error` object of API answers, error packets and stored turns; `error_of_fields` reads it."""
         return {
             "message": self.message,
             "type": type(self).__name__,
@@ -164,6 +165,11 @@ class ProviderError(LamellaError):
     retryable: ClassVar[bool] = False
     retry_after: float | None = None
 
+    def as_dict(self) -> dict[str, str | None]:
+        """As of every error, with the pause if there is one."""
+        pause = {} if self.retry_after is None else {"retry_after": f"{self.retry_after:g}"}
+        return {**super().as_dict(), **pause}
+
 
 class ProviderRefusedKey(ProviderError):
     """The provider does not accept the key."""
@@ -269,3 +275,19 @@ class ConfigurationError(LamellaError):
     """A setting is missing or wrong."""
 
     code = "configuration_error"
+
+
+def error_of_fields(fields: Mapping[str, str | None]) -> LamellaError:
+    """The error of an `error` object; one of a kind that is not known any more has the general code."""
+    kind = next((kind for kind in _kinds(LamellaError) if kind.__name__ == fields.get("type")), LamellaError)
+    kind = ContextLengthExceeded if kind is NeedsCompaction else kind
+    error = kind(fields.get("message") or "The request failed.", hint=fields.get("hint"), param=fields.get("param"))
+    if isinstance(error, ProviderError) and (pause := fields.get("retry_after")):
+        error.retry_after = float(pause)
+    return error
+
+
+def _kinds(kind: type[LamellaError]) -> Iterator[type[LamellaError]]:
+    yield kind
+    for narrower in kind.__subclasses__():
+        yield from _kinds(narrower)

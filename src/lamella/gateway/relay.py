@@ -93,7 +93,7 @@ class Gateway:
     async def _relay(self, request: Request, exchange: Exchange, parts: GatewayParts, sent: Sent) -> None:
         """Relay the answer until it is whole, or until the client leaves: then the upstream is closed at once."""
         relaying = asyncio.ensure_future(self._pass(request, exchange, sent))
-        leaving = asyncio.ensure_future(_left(request, relaying))
+        leaving = asyncio.ensure_future(cancel_on_leaving(request, relaying))
         try:
             await relaying
         except asyncio.CancelledError:
@@ -191,20 +191,21 @@ def _headers(request: Request, key: str) -> dict[str, str]:
     return headers
 
 
-async def _left(request: Request, relaying: asyncio.Future[None]) -> None:
-    """Ends the relay when the client leaves."""
+async def cancel_on_leaving(request: Request, answering: asyncio.Future[None]) -> None:
+    """Ends the answer when the client leaves."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-    relaying.cancel()
+    answering.cancel()
 
 
 class Sent:
-    """What was sent to the client so far."""
+    """What was sent to the client so far; `at` is when the last of it was, by the event loop's clock."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.began = False
         self.streams = False
+        self.at = asyncio.get_running_loop().time()
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
         """The upstream's status and headers."""
@@ -220,18 +221,17 @@ class Sent:
     async def body(self, data: bytes) -> None:
         """A piece of the body, as it came."""
         if data:
+            self.at = asyncio.get_running_loop().time()
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes = b"") -> None:
         """The end of the body, with its last bytes."""
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
-    async def refuse(self, dialect: Dialect, error: LamellaError) -> None:
+    async def refuse(self, dialect: Dialect, error: LamellaError, headers: Mapping[str, str] | None = None) -> None:
         """An error of ours in the dialect's shape, before anything was sent."""
-        headers = {"content-type": "application/json"}
-        if isinstance(error, ProviderError):
-            headers["x-should-retry"] = "true"
-        await self.start(status_of(error), headers)
+        retries = {"x-should-retry": "true"} if isinstance(error, ProviderError) else {}
+        await self.start(status_of(error), {"content-type": "application/json", **retries, **(headers or {})})
         await self.body(error_body(dialect, error))
         await self.end()
 

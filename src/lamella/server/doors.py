@@ -1,17 +1,19 @@
 """Doors: the paths of other vendors' APIs. What a client sends there is forwarded, unless it is meant for the engine.
 
-A request to `/v1/responses` is the engine's if it has fields of Lamella, names a conversation (`conversation`, or
-the header `X-Conversation-Id`; `new` begins one), goes on from a response of the engine, or names no model.
+A request that names an agent as its model (`agent:NAME`) is answered by that agent. Another request to `/v1/responses`
+is the engine's if it has fields of Lamella, names a conversation (`conversation`, or the header `X-Conversation-Id`;
+`new` begins one), goes on from a response of the engine, or names no model.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from fastapi import FastAPI
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,18 +24,13 @@ from lamella.core.json import Json
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.errors import error_body
 from lamella.gateway.relay import Gateway, Sent, fields_of, read_body
+from lamella.server.agent_door import answered, counted, is_agent
 from lamella.server.routes import responses
 from lamella.server.routes.responses import CONVERSATION_HEADER, RESPONSE, TURN
 
 RESPONSES = "/v1/responses"
 
-RECORDED = {
-    "/v1/messages": Gateway(Dialect.MESSAGES),
-    "/v1/chat/completions": Gateway(Dialect.CHAT),
-}
 FORWARDED = {
-    "/v1/messages/count_tokens": Gateway(Dialect.MESSAGES, "/count_tokens"),
-    "/v1/responses/input_tokens": Gateway(Dialect.RESPONSES, "/input_tokens"),
     "/v1/responses/compact": Gateway(Dialect.RESPONSES, "/compact"),
     "/v1/embeddings": Gateway(Dialect.EMBEDDINGS, records=False),
 }
@@ -45,33 +42,57 @@ ASTRAY = {
 }
 """Where a client asks whose base URL has one `/v1` too few or too many: its libraries differ in who adds it."""
 
-PATHS = "|".join((*RECORDED, *FORWARDED, RESPONSES))
-"""Where bodies may be as long as vendors take them."""
+Answer = Callable[[Request, Dialect, bytes, Send], Awaitable[None]]
 
 
-class ResponsesDoor:
-    """`POST /v1/responses`: to the engine's route, or on to the upstream."""
+class Door:
+    """A path at which an agent may be named as the model: to the agent, to `engine` if it is the engine's, or on to the
+    upstream.
+    """
 
-    def __init__(self, engine: Route) -> None:
-        self._engine = engine
-        self._gateway = Gateway(Dialect.RESPONSES)
+    def __init__(self, gateway: Gateway, dialect: Dialect, by_agent: Answer, engine: Route | None = None) -> None:
+        self._gateway, self._dialect, self._by_agent, self._engine = gateway, dialect, by_agent, engine
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
             body = await read_body(request)
             fields = fields_of(body)
-            is_ours = await _is_ours(request, fields, scope["state"]["lamella"])
+            engine = self._engine
+            if engine is not None and not await _is_ours(request, fields, scope["state"]["lamella"]):
+                engine = None
+        except ClientDisconnect:
+            return
         except LamellaError as error:
-            await Sent(send).refuse(Dialect.RESPONSES, error)
+            await Sent(send).refuse(self._dialect, error)
             return
-        again = _again(body, receive)
-        if not is_ours:
-            await self._gateway(scope, again, send)
-            return
-        _, child = self._engine.matches(scope)
-        scope.update(child)
-        await self._engine.handle(scope, again, send)
+        if engine is not None:
+            _, child = engine.matches(scope)
+            scope.update(child)
+            await engine.handle(scope, _again(body, receive), send)
+        elif is_agent(fields.get("model")):
+            await self._by_agent(request, self._dialect, body, send)
+        else:
+            await self._gateway(scope, _again(body, receive), send)
+
+
+def _doors(engine: Route) -> dict[str, Door]:
+    """The doors of agents. `engine` is its route for responses."""
+    messages, chat, responses = Dialect.MESSAGES, Dialect.CHAT, Dialect.RESPONSES
+    return {
+        "/v1/messages": Door(Gateway(messages), messages, answered),
+        "/v1/chat/completions": Door(Gateway(chat), chat, answered),
+        RESPONSES: Door(Gateway(responses), responses, answered, engine),
+        "/v1/messages/count_tokens": Door(Gateway(messages, "/count_tokens"), messages, counted),
+        "/v1/responses/input_tokens": Door(Gateway(responses, "/input_tokens"), responses, counted),
+    }
+
+
+[_ENGINE] = (route for route in responses.router.routes if isinstance(route, Route) and route.path == RESPONSES)
+DOORS: Mapping[str, ASGIApp] = {**_doors(_ENGINE), **FORWARDED}
+
+PATHS = "|".join(DOORS)
+"""Where bodies may be as long as vendors take them."""
 
 
 async def _is_ours(request: Request, fields: Mapping[str, Json], app: App) -> bool:
@@ -105,24 +126,28 @@ def _again(body: bytes, receive: Receive) -> Receive:
 async def _models(request: Request) -> JSONResponse:
     """The models to choose from, in one list that the libraries of both vendors read."""
     app: App = request.scope["state"]["lamella"]
-    names = list(dict.fromkeys([*app.gateway.names, *app.models.names()]))
+    shown = {name: name for name in (*app.gateway.names, *app.models.names())}
+    caller = request.scope["state"]["identity"].caller
+    shown |= {one.name: one.agent.name for one in await app.agents.listed(caller)}
+    names = list(shown)
     data: list[dict[str, Any]] = [
         {
             "id": name,
             "object": "model",
             "type": "model",
-            "display_name": name,
+            "display_name": shown_name,
             "created": 0,
             "created_at": "1970-01-01T00:00:00Z",
             "owned_by": "lamella",
         }
-        for name in names
+        for name, shown_name in shown.items()
     ]
     found = re.fullmatch(r"/v1/models/(.+)", request.url.path)
     if found is None:
         ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
         return JSONResponse({"object": "list", "data": data, "has_more": False, **ends})
-    one = next((model for model in data if model["id"] == found[1]), None)
+    wanted = {found[1], unquote(found[1])}
+    one = next((model for model in data if model["id"] in wanted), None)
     if one is None:
         raise NotFound(f"There is no model “{found[1][:80]}”.", param="model")
     return JSONResponse(one)
@@ -146,9 +171,7 @@ async def _no_socket(request: Request) -> JSONResponse:
 
 def add_doors(api: FastAPI) -> None:
     """Put the doors in front of the routes of the application."""
-    [engine] = (route for route in responses.router.routes if isinstance(route, Route) and route.path == RESPONSES)
-    doors: dict[str, ASGIApp] = {**RECORDED, **FORWARDED, RESPONSES: ResponsesDoor(engine)}
-    for path, door in doors.items():
+    for path, door in DOORS.items():
         api.router.routes.insert(0, Route(path, door, methods=["POST"]))
     for path in ASTRAY:
         api.router.routes.insert(0, Route(path, _astray, methods=["POST"]))
