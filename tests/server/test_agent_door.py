@@ -300,7 +300,7 @@ async def test_an_answer_that_was_cut_or_refused_says_so(client: ServerClient, m
         return [TextDelta(0, "At "), UsageReported(Usage(input=9, output=1)), Closed(reason)]
 
     model.then(ends(StopReason.MAX_TOKENS), ends(StopReason.MAX_TOKENS), ends(StopReason.REFUSAL))
-    found = []
+    found: list[str] = []
     for api in ("messages", "chat", "chat"):
         talk = speaks(client, api)
         talk.history.append(("user", f"When, {api}, {len(found)}?"))
