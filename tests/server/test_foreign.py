@@ -172,6 +172,9 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("GET", "/v1/responses/{response}/input_items", None),
     ("POST", "/v1/responses/{response}/cancel", None),
     ("DELETE", "/v1/responses/{response}", None),
+    ("GET", "/v1/files/{file}", None),
+    ("GET", "/v1/files/{file}/content", None),
+    ("DELETE", "/v1/files/{file}", None),
 ]
 
 

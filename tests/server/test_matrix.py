@@ -38,6 +38,7 @@ ONESELF = (401, 404, 404, 404, 0, 0)
 """The answers by role; 0 is to be let in."""
 
 OUTSIDE = {("GET", "/healthz"): ANYBODY, ("GET", "/version"): ANYBODY, ("POST", "/v1/responses"): OWN}
+VENDORS = {("GET", "/v1/files"): KNOWN, ("POST", "/v1/files"): KNOWN}
 ACCESS = {
     ("GET", "/login"): ANYBODY,
     ("POST", "/login"): ANYBODY,
@@ -109,14 +110,14 @@ KNOWN_TO_ALL = {
 WITH_AN_ID = (
     *("conversations/{conversation_id}", "files/{file_id}", "agents/{agent_id}", "projects/{project_id}"),
     *("sessions/{session_id}", "turns/{turn_id}", "runs/{run_id}", "requests/{request_id}", "keys/{key_id}"),
-    *("documents/{document_id}", "lines/{line_id}", "v1/responses/{response_id}"),
+    *("documents/{document_id}", "lines/{line_id}", "v1/responses/{response_id}", "v1/files/{file_id}"),
 )
 """What is under these belongs to one user."""
 
 
 def expected(method: str, path: str) -> tuple[int, ...]:
     """The answers to each role; raises `LookupError` for an endpoint that nobody said anything about."""
-    for table in (OUTSIDE, ACCESS, KNOWN_TO_ALL):
+    for table in (OUTSIDE, VENDORS, ACCESS, KNOWN_TO_ALL):
         if (method, path) in table:
             return table[(method, path)]
     if any(path[1:] == row or path[1:].startswith(f"{row}/") for row in WITH_AN_ID):

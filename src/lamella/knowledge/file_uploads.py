@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from hashlib import blake2b
 from pathlib import Path
 
@@ -61,26 +61,41 @@ class FileUploads:
         self._max_bytes = max_bytes
         self._reading: set[str] = set()
 
-    async def receive(self, caller: Caller, name: str, pieces: AsyncIterator[bytes], key: str | None = None) -> File:
+    async def receive(
+        self,
+        caller: Caller,
+        name: str,
+        pieces: AsyncIterator[bytes],
+        key: str | None = None,
+        purpose: Callable[[], str] = lambda: "user_data",
+    ) -> File:
         """Store an upload and its text or picture. An unreadable file is stored as failed, with the reason.
 
-        If the Idempotency-Key was used before with the same file, returns that file. Raises `PayloadTooLarge`,
+        `purpose` is asked when all bytes have come: a form may say it after its file. If the Idempotency-Key was used
+        before with the same file, returns that file. Raises `PayloadTooLarge`,
         `InvalidRequest` or `IdempotencyMismatch`; then nothing is stored.
         """
         file_id = self._ids.new("file")
         self._reading.add(file_id)
         try:
-            return await self._receive(caller, file_id, name, pieces, key)
+            return await self._receive(caller, file_id, name, pieces, key, purpose)
         except _Repeated as known:
             return await self._store.files.file(caller, known.file_id)
         finally:
             self._reading.discard(file_id)
 
     async def _receive(
-        self, caller: Caller, file_id: str, name: str, pieces: AsyncIterator[bytes], key: str | None
+        self,
+        caller: Caller,
+        file_id: str,
+        name: str,
+        pieces: AsyncIterator[bytes],
+        key: str | None,
+        purpose: Callable[[], str],
     ) -> File:
         async with self._uploads.receive(file_id) as path:
             size, content = await write_upload(path, pieces, self._max_bytes)
+            told = purpose()
             if key is not None:
                 await self._claim(caller, key, digest(name.encode(), content), file_id)
             try:
@@ -103,6 +118,7 @@ class FileUploads:
             reason=extraction.reason,
             width=picture.width if picture else None,
             height=picture.height if picture else None,
+            purpose=told,
         )
         text = extraction.text if ready and picture is None else None
         await self._store.files.add_file(caller, file, text, _image(file_id, picture) if picture else None)

@@ -19,10 +19,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lamella.app.app import App
-from lamella.core.errors import LamellaError, NotFound
+from lamella.core.errors import InvalidRequest, LamellaError, NotFound
 from lamella.core.json import Json
 from lamella.gateway.dialects import Dialect
-from lamella.gateway.errors import error_body
+from lamella.gateway.errors import ANTHROPIC_HEADER, error_body
 from lamella.gateway.relay import Gateway, Sent, fields_of, read_body
 from lamella.server.agent_door import answered, counted, is_agent
 from lamella.server.routes import responses
@@ -41,6 +41,9 @@ ASTRAY = {
     "/responses": Dialect.RESPONSES,
 }
 """Where a client asks whose base URL has one `/v1` too few or too many: its libraries differ in who adds it."""
+
+MOST_MODELS = 1_000
+"""The most models of one page."""
 
 Answer = Callable[[Request, Dialect, bytes, Send], Awaitable[None]]
 
@@ -124,33 +127,60 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 async def _models(request: Request) -> JSONResponse:
-    """The models to choose from, in one list that the libraries of both vendors read."""
+    """The models to choose from, as objects that the libraries of both vendors read."""
     app: App = request.scope["state"]["lamella"]
     shown = {name: name for name in (*app.gateway.names, *app.models.names())}
     caller = request.scope["state"]["identity"].caller
     shown |= {one.name: one.agent.name for one in await app.agents.listed(caller)}
-    names = list(shown)
-    data: list[dict[str, Any]] = [
-        {
-            "id": name,
-            "object": "model",
-            "type": "model",
-            "display_name": shown_name,
-            "created": 0,
-            "created_at": "1970-01-01T00:00:00Z",
-            "owned_by": "lamella",
-        }
-        for name, shown_name in shown.items()
-    ]
     found = re.fullmatch(r"/v1/models/(.+)", request.url.path)
-    if found is None:
-        ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
-        return JSONResponse({"object": "list", "data": data, "has_more": False, **ends})
-    wanted = {found[1], unquote(found[1])}
-    one = next((model for model in data if model["id"] in wanted), None)
-    if one is None:
-        raise NotFound(f"There is no model “{found[1][:80]}”.", param="model")
-    return JSONResponse(one)
+    if found is not None:
+        name = next((name for name in (found[1], unquote(found[1])) if name in shown), None)
+        if name is None:
+            raise NotFound(f"There is no model “{found[1][:80]}”.", param="model")
+        return JSONResponse(_model(app, name, shown[name]))
+    names, has_more = list(shown), False
+    if ANTHROPIC_HEADER in request.headers:
+        names, has_more = _page_of_models(request, names)
+    ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
+    data = [_model(app, name, shown[name]) for name in names]
+    return JSONResponse({"object": "list", "data": data, "has_more": has_more, **ends})
+
+
+def _model(app: App, name: str, display_name: str) -> dict[str, Any]:
+    facts = app.models.facts(name) if name in app.models.names() else None
+    return {
+        "id": name,
+        "object": "model",
+        "type": "model",
+        "display_name": display_name,
+        "created": 0,
+        "created_at": "1970-01-01T00:00:00Z",
+        "owned_by": "lamella",
+        "lifecycle": "active",
+        "max_input_tokens": facts.window if facts is not None else None,
+        "max_tokens": facts.max_output if facts is not None else None,
+    }
+
+
+def _page_of_models(request: Request, names: list[str]) -> tuple[list[str], bool]:
+    """The page that Anthropic's API asks for. Raises `InvalidRequest`."""
+    limit = request.query_params.get("limit", "20")
+    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:5]) <= MOST_MODELS:
+        raise InvalidRequest(f"“limit” is a number from 1 to {MOST_MODELS}.", hint="Send one.", param="limit")
+    first, last = 0, len(names)
+    for param in ("after_id", "before_id"):
+        named = request.query_params.get(param)
+        if named is None:
+            continue
+        if named not in names:
+            raise InvalidRequest(f"There is no model “{named[:80]}” in the list.", hint="Leave it out.", param=param)
+        if param == "after_id":
+            first = names.index(named) + 1
+        else:
+            last = names.index(named)
+    within = names[first:last]
+    is_backwards = "before_id" in request.query_params
+    return (within[-int(limit) :] if is_backwards else within[: int(limit)]), len(within) > int(limit)
 
 
 async def _astray(request: Request) -> Response:
@@ -161,10 +191,11 @@ async def _astray(request: Request) -> Response:
     return Response(error_body(ASTRAY[path], error), 404, media_type="application/json")
 
 
-async def _no_socket(request: Request) -> JSONResponse:
+async def _no_socket(request: Request) -> Response:
     """Codex asks for a WebSocket first. After this answer it uses HTTP; after any other it asks five times more."""
     if request.headers.get("upgrade", "").lower() != "websocket":
-        return JSONResponse({"error": {"message": "Method Not Allowed"}}, 405, {"allow": "POST"})
+        error = InvalidRequest("Method Not Allowed.", hint="Send a response's request with POST.")
+        return Response(error_body(Dialect.RESPONSES, error), 405, {"allow": "POST"}, media_type="application/json")
     told = {"message": "Use HTTP: there are no WebSockets here.", "type": "invalid_request_error"}
     return JSONResponse({"error": told}, 426, {"upgrade": "HTTP/1.1"})
 

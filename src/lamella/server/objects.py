@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar, get_args, get_type_hints
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from lamella.core.models import effort_named
@@ -89,18 +89,19 @@ class FailureObject(Object, kw_only=True):
 
 
 class VendorErrorBody(Object, kw_only=True):
-    """An error in the words of OpenAI's API."""
+    """An error in the words of OpenAI's API; Anthropic's has neither `param` nor `code`."""
 
     message: str
     type: str
-    param: str | None
-    code: str | None
+    param: str | UnsetType | None = UNSET
+    code: str | UnsetType | None = UNSET
 
 
 class VendorFailureObject(Object, kw_only=True):
-    """A failure in the form of OpenAI's API."""
+    """A failure in the form of OpenAI's API, or with a `type` in that of Anthropic's."""
 
     error: VendorErrorBody
+    type: Literal["error"] | UnsetType = UNSET
 
 
 ItemT = TypeVar("ItemT")

@@ -41,10 +41,12 @@ from lamella.server.routes import (
     stored_responses,
     tools,
     turns,
+    vendor_files,
 )
 from lamella.server.routes.documents import DOCUMENT_PATHS
 from lamella.server.routes.files import UPLOAD_PATH
 from lamella.server.routes.sending import Arrivals
+from lamella.server.routes.vendor_files import VENDOR_UPLOAD_PATH
 from lamella.server.sse import SILENCE_SECONDS
 
 INDEX = "index.html"
@@ -66,7 +68,7 @@ ROUTERS = (
 )
 """The native API."""
 
-FACADES = (responses.router, stored_responses.router)
+FACADES = (responses.router, stored_responses.router, vendor_files.router)
 """Doors for clients of other vendors' APIs."""
 
 POLICY = (
@@ -211,7 +213,7 @@ def _routes() -> FastAPI:
     _outside(api)
     _reference(api)
     _page(api, page_folder())
-    api.add_middleware(BodyLimit, streamed={UPLOAD_PATH, DOCUMENT_PATHS, PATHS})
+    api.add_middleware(BodyLimit, streamed={UPLOAD_PATH, VENDOR_UPLOAD_PATH, DOCUMENT_PATHS, PATHS})
     # Inside the application, so that a failure to find out who asks is answered as every other one.
     api.add_middleware(AuthenticationMiddleware)
     return api

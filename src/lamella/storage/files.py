@@ -286,9 +286,11 @@ class FileRows(Rows):
         return find_file(connection, caller, file_id)
 
     @reads
-    def files(self, connection: Connection, caller: Caller, query: PageQuery) -> Page[File]:
-        """The caller's files."""
+    def files(self, connection: Connection, caller: Caller, query: PageQuery, purpose: str | None = None) -> Page[File]:
+        """The caller's files, or those of a purpose."""
         own = select(files).where(files.c.owner == caller.user_id)
+        if purpose is not None:
+            own = own.where(files.c.purpose == purpose)
         return page(connection, own, files.c.id, query, file_of)
 
     @reads

@@ -26,7 +26,8 @@ FileStatus = Literal["ready", "failed"]
 class File:
     """An uploaded file. `tokens` is the local count of its text; `code` and `reason` say why an extraction failed.
 
-    `width` and `height` are the size in pixels of a picture, which has no text.
+    `width` and `height` are the size in pixels of a picture, which has no text. `purpose` is what a client of OpenAI's
+    API uploaded it for; it changes nothing here.
     """
 
     id: str
@@ -41,6 +42,7 @@ class File:
     reason: str | None = None
     width: int | None = None
     height: int | None = None
+    purpose: str = "user_data"
 
 
 @dataclass(frozen=True, slots=True)

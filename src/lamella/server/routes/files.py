@@ -156,20 +156,25 @@ async def file_text(file_id: str, app: TheApp, caller: TheCaller) -> FileTextObj
 # Uploads
 
 FIELD = b"file"
+FIELDS = (b"purpose",)
+"""Short fields next to the file that somebody reads."""
+
 FRAMING_BYTES = 100_000
 """Bytes that a body may have besides the file: boundaries, headers, other small fields."""
 
 
 @dataclass(slots=True)
 class _Parts:
-    """What the parser found so far: the part named `file`, and whether the body came to its end."""
+    """What the parser found so far: the part named `file`, short fields, and whether the body came to its end."""
 
     name: str | None = None
+    fields: dict[str, str] = field(default_factory=dict)
     pieces: list[bytes] = field(default_factory=list)
     ended: bool = False
     _header: bytearray = field(default_factory=bytearray)
     _value: bytearray = field(default_factory=bytearray)
     _inside: bool = False
+    _field: bytes = b""
     _headers: dict[bytes, bytes] = field(default_factory=dict)
 
     def callbacks(self) -> dict[str, object]:
@@ -194,7 +199,8 @@ class _Parts:
 
     def _headers_finished(self) -> None:
         _, options = parse_options_header(self._headers.get(b"content-disposition", b""))
-        if options.get(b"name") != FIELD:
+        self._field = options.get(b"name", b"")
+        if self._field != FIELD:
             return
         if self.name is not None:
             raise InvalidRequest("The upload has two files.", hint="Upload one file at a time.", param="file")
@@ -204,6 +210,10 @@ class _Parts:
     def _data(self, data: bytes, start: int, end: int) -> None:
         if self._inside:
             self.pieces.append(data[start:end])
+        elif self._field in FIELDS:
+            self.fields[self._field.decode()] = self.fields.get(self._field.decode(), "") + data[start:end].decode(
+                "utf-8", "replace"
+            )
 
     def _end(self) -> None:
         self.ended = True
@@ -234,14 +244,16 @@ def _malformed(error: FormParserError) -> InvalidRequest:
     )
 
 
-async def received(request: Request, app: App) -> tuple[str, AsyncIterator[bytes]]:
+async def received(
+    request: Request, app: App, fields: dict[str, str] | None = None
+) -> tuple[str, AsyncIterator[bytes]]:
     """The name of a multipart request's file, and its bytes as they come. Raises `InvalidRequest`
-    or `PayloadTooLarge`."""
+    or `PayloadTooLarge`. `fields` gets the form's short fields; after the last byte it has them all."""
     limit = app.settings.max_upload_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit + FRAMING_BYTES:
         raise too_large(limit)
-    parts = _Parts()
+    parts = _Parts() if fields is None else _Parts(fields=fields)
     body = _Body(request, _parser(request, parts), parts, limit)
     await body.until_named()
     return parts.name or "", body.pieces()

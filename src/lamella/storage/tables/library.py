@@ -68,9 +68,10 @@ files = Table(
     Column("reason", Text),
     Column("width", Integer),
     Column("height", Integer),
+    Column("purpose", String, nullable=False, server_default="user_data"),
     Index("ix_files_owner_id", "owner", "id"),
 )
-"""`width` and `height` are the size of a picture in pixels."""
+"""`width` and `height` are the size of a picture in pixels. `purpose` is OpenAI's word for what a file is for."""
 
 file_texts = Table(
     "file_texts",
