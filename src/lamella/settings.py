@@ -135,6 +135,9 @@ class Settings(EngineSettings, BaseSettings):
     gateway_usage: bool = Field(
         True, description="Ask for the usage of clients' Chat streams. It is taken out again for who did not ask."
     )
+    gateway_loops: Literal["warn", "refuse"] = Field(
+        "warn", description="What happens to a client that loops: it is shown, or also refused until it stops."
+    )
     upstreams: Path | None = Field(
         None, description="A TOML file of upstreams for clients of other APIs. Unset: the configured providers."
     )

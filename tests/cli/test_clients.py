@@ -7,7 +7,7 @@ from lamella.cli.clients import _listed, told
 LINE = {
     "id": "conv_1", "at": "2026-03-01T12:00:00+00:00", "begun_at": "2026-03-01T11:00:00+00:00", "client": "Codex 0.9",
     "session": "s", "label": "conversation", "title": "Hello", "turns": 3, "requests": 4, "breaks": 1, "lost": 900,
-    "lost_cost": 0.01, "saved": 0.0, "cost": 0.5, "usage": {"input": 10_000, "cache_read": 7_500},
+    "lost_cost": 0.01, "saved": 0.0, "cost": 0.5, "usage": {"input": 10_000, "cache_read": 7_500}, "alarm": None,
 }  # fmt: skip
 
 
@@ -20,6 +20,17 @@ def test_side_calls_stand_under_their_conversation() -> None:
     assert "  title: Hello  1 turns" in rows[1]
     assert "markers saved $0.2000" in rows[1]
     assert rows[1].startswith("  ")
+
+
+def test_a_client_that_loops_is_told_in_the_list_and_among_the_live_requests() -> None:
+    loops = LINE | {"alarm": {"times": 7, "text": "This client loops: it did.", "active": True}}
+    looped = LINE | {"alarm": {"times": 7, "text": "This client loops: it did.", "active": False}}
+    assert "($0.0100), looping: 7 times the same, $0.5000" in next(iter(_listed([loops])))
+    assert "($0.0100), looped, $0.5000" in next(iter(_listed([looped])))
+    request = {"at": "2026-03-01T12:00:00+00:00", "model": "m-1", "id": "req_1", "letters": "T S U"}
+    told_of = {"request": request, "why": "All was read.", "relation": "rewritten"}
+    assert told({"line": loops, **told_of})[-1].strip() == "This client loops: it did."
+    assert len(told({"line": looped, **told_of})) == 2
 
 
 def test_nothing_yet_says_what_to_do() -> None:

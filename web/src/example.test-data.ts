@@ -21,6 +21,7 @@ export const line: Line = {
   lost: 0,
   lost_cost: 0,
   saved: 0,
+  alarm: null,
   usage,
   cost: 0.03,
   request_id: 'req_1',

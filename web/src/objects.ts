@@ -758,7 +758,8 @@ export type Lifetime = 'session' | 'step' | 'turn'
  * A client's conversation, recorded request by request. Its turns are those of the conversation `id`.
  * `session` is the id by which the client groups its requests. `label` is `conversation`, or what a side call
  * makes. `breaks` are the requests that did not read what was cached, `lost` and `lost_cost` the tokens and US
- * dollars of that. `saved` is what the markers that were added here saved.
+ * dollars of that. `saved` is what the markers that were added here saved. `alarm` is the newest loop of its
+ * client.
  */
 export interface Line {
   id: string
@@ -780,6 +781,7 @@ export interface Line {
   usage: UsageBody | null
   cost: number
   request_id: string
+  alarm: Loop | null
 }
 
 /** What is stored of the requests of a key's client. */
@@ -800,6 +802,25 @@ export interface Login {
 export interface LoginBody {
   key: string
 }
+
+/**
+ * A client that loops: `text` says what happened. It did the same `times` times, in so many `requests` for
+ * `cost` US dollars; `refused` more were refused. `active`: it has not been silent for a minute since.
+ */
+export interface Loop {
+  kind: LoopKind
+  text: string
+  times: number
+  requests: number
+  cost: number
+  refused: number
+  since: string
+  at: string
+  active: boolean
+}
+
+/** How a client loops. */
+export type LoopKind = 'compacted' | 'repeated'
 
 /** Characters of a snippet that are a word of the query. */
 export interface Mark {

@@ -338,7 +338,13 @@ async def _gateway(
     stack.push_async_callback(upstreams.close)
     recorder = await stack.enter_async_context(recording(store, ledger, clock, ids))
     return GatewayParts(
-        upstreams.find, recorder, clock, upstreams.names(), settings.gateway_markers, settings.gateway_usage
+        upstreams.find,
+        recorder,
+        clock,
+        upstreams.names(),
+        adds_markers=settings.gateway_markers,
+        asks_for_usage=settings.gateway_usage,
+        refuses_loops=settings.gateway_loops == "refuse",
     )
 
 

@@ -33,7 +33,7 @@ async def clients_command(
 
 @cli.command("tail")
 def tail_command(data: DataOption = None, key: KeyOption = None) -> None:
-    """Show the requests of clients as they come, each with why it read what it read. Ctrl-C ends it."""
+    """Show clients' requests as they come, each with why it read what it read, and loops. Ctrl-C ends it."""
     configure_logs()
     asyncio.run(_tail(read_settings(data=data, key=key)))
 
@@ -68,11 +68,14 @@ def _line(line: Object) -> str:
     read = percent(usage.get("cache_read", 0), usage.get("input", 0))
     breaks = f", {line['breaks']} breaks (${line['lost_cost']:.4f})" if line["breaks"] else ""
     saved = f", markers saved ${line['saved']:.4f}" if line["saved"] > 0 else ""
+    alarm = line["alarm"]
+    loops = f", looping: {alarm['times']} times the same" if alarm and alarm["active"] else ", looped" if alarm else ""
     title = line["title"] if len(line["title"]) <= TITLE else f"{line['title'][: TITLE - 1]}…"
     name = "" if line["label"] == "conversation" else f"{line['label']}: "
     return (
         f"{line['id']}  {moment(line['at'])}  {line['client']}  {name}{title}  "
-        f"{line['turns']} turns, {short(usage.get('input', 0))} tokens, {read} read{breaks}{saved}, ${line['cost']:.4f}"
+        f"{line['turns']} turns, {short(usage.get('input', 0))} tokens, {read} read{breaks}{saved}{loops}, "
+        f"${line['cost']:.4f}"
     )
 
 
@@ -84,4 +87,5 @@ def told(recorded: Object) -> list[str]:
     return [
         f"{at}  {line['client']}{label}  {request['model']}  {line['id']}  {request['id']}  {request['letters']}",
         f"          {recorded['why']}",
+        *([f"          {line['alarm']['text']}"] if line["alarm"] and line["alarm"]["active"] else []),
     ]

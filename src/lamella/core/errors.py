@@ -15,7 +15,8 @@ LamellaError
 │   ├── NotWaiting                  not_waiting
 │   ├── QueueFull                   queue_full
 │   ├── IdempotencyMismatch         idempotency_mismatch
-│   └── PayloadTooLarge             payload_too_large
+│   ├── PayloadTooLarge             payload_too_large
+│   └── ClientLoops                 rate_limit_exceeded
 ├── ProviderError               the model's provider refused or failed
 │   ├── ProviderRefusedKey          provider_error
 │   ├── ProviderRefusedRequest      provider_error
@@ -153,6 +154,12 @@ class PayloadTooLarge(CallerError):
     """More bytes than the setting allows."""
 
     code = "payload_too_large"
+
+
+class ClientLoops(CallerError):
+    """The client sends requests of which nothing comes, and the deployment refuses loops."""
+
+    code = "rate_limit_exceeded"
 
 
 class ProviderError(LamellaError):

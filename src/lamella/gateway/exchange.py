@@ -70,6 +70,8 @@ class Exchange:
     answer: list[bytes] = field(default_factory=list)
     size: int = 0
     error: LamellaError | None = None
+    ended: datetime | None = None
+    """When the answer had ended."""
     left: bool = False
     """The client left before the answer was whole."""
 

@@ -23,17 +23,18 @@ from lamella.cache.planner import note_billed, note_written
 from lamella.cache.why import Evidence, Why, why
 from lamella.context.layouts import DEFAULT
 from lamella.core.clock import Clock
-from lamella.core.errors import LamellaError
+from lamella.core.errors import ClientLoops, LamellaError, NotFound
 from lamella.core.ids import Ids
 from lamella.core.models import Markers
-from lamella.core.records import Caller, ObservedRequest, RequestRecord
+from lamella.core.records import Caller, Line, LoopAlarm, ObservedRequest, RequestRecord
 from lamella.core.tokens import Usage
 from lamella.gateway.additions import wanted_markers, with_markers
 from lamella.gateway.answers import read_answer
 from lamella.gateway.dialects import Dialect, rough_tokens_of
 from lamella.gateway.exchange import BlockWeights, Exchange, Recorded, window_of_exchange
-from lamella.gateway.matching import match, title_of_message
-from lamella.gateway.observed import Observation, keys_of, step_of_answer, usage_of_answer
+from lamella.gateway.loops import AnsweredRequest, LoopWatch, told
+from lamella.gateway.matching import Match, Relation, match, title_of_message
+from lamella.gateway.observed import Observation, keys_of, step_of_answer, text_of_answer, usage_of_answer
 from lamella.storage import Store
 
 log = structlog.get_logger()
@@ -74,6 +75,7 @@ class LineRecorder:
         self._queue: asyncio.Queue[Exchange] = asyncio.Queue()
         self._bytes = 0
         self._working: asyncio.Task[None] | None = None
+        self._loops = LoopWatch()
         self.dropped = 0
         """Exchanges without a record, because too many waited."""
 
@@ -91,8 +93,23 @@ class LineRecorder:
                 exchange.body = await _aside(exchange, with_markers, exchange.body, window, added)
                 exchange.added = added
 
+    async def refuse_loops(self, exchange: Exchange) -> None:
+        """Raises `ClientLoops` for a request of a client that loops. The body is read only while one does."""
+        if not self._loops.is_alarmed(exchange.caller.user_id):
+            return
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            window = await _aside(exchange, window_of_exchange, exchange, rough_tokens_of)
+            alarm = self._loops.of(exchange, window)
+            if alarm is not None:
+                raise ClientLoops(told(alarm), hint="Stop it. Its requests are taken again after a minute without any.")
+
+    def alarm(self, caller: Caller, line: Line) -> LoopAlarm | None:
+        """The alarm of a line as it is now: whether it loops, and how many requests were refused."""
+        return self._loops.alarm(caller.user_id, line.id, self._clock.now())
+
     def take(self, exchange: Exchange) -> None:
         """Record what passed, later; never waits."""
+        exchange.ended = self._clock.now()
         size = len(exchange.body) + exchange.size
         if self._queue.qsize() >= WAITING or self._bytes + size > WAITING_BYTES:
             self.dropped += 1
@@ -148,6 +165,9 @@ class LineRecorder:
         since = exchange.at - (SESSIONS_LAST if exchange.session else GOES_ON_FOR)
         lines = await self._store.lines.candidates(exchange.caller, window.keys, exchange.session, since)
         found = await asyncio.to_thread(match, window, exchange.session, lines)
+        if found.line is None and (line_id := self._loops.summarised(exchange, window)) is not None:
+            with suppress(NotFound):  # it was deleted
+                found = Match(Relation.REWRITTEN, await self._store.lines.line(exchange.caller, line_id))
         before = None
         if found.line is not None:
             before = await self._store.requests.request(exchange.caller, found.line.request_id)
@@ -156,6 +176,7 @@ class LineRecorder:
         answer = self._opened(seen)
         error = await asyncio.to_thread(read_answer, exchange, answer)
         observed = self._observed(seen, answer, error)
+        observed = self._with_alarm(seen, observed, answer)
         await self._store.lines.add_request(exchange.caller, observed)
         explained = await self._explain(exchange, observed, before)
         line = observed.line
@@ -166,6 +187,17 @@ class LineRecorder:
         for user_id, queue in self._watching:
             if user_id == exchange.caller.user_id and not queue.full():
                 queue.put_nowait(recorded)
+
+    def _with_alarm(self, seen: Observation, observed: ObservedRequest, answer: OpenStep) -> ObservedRequest:
+        """The same with the alarm of its line, if its client loops; that is logged once in an hour."""
+        exchange, line, cost = seen.exchange, observed.line, observed.request.record.cost or 0.0
+        said, ended = text_of_answer(answer), exchange.ended or exchange.at
+        alarm = self._loops.note(AnsweredRequest(exchange, seen.window, seen.found.relation, line, said, cost, ended))
+        if alarm is None:
+            return observed
+        if self._loops.is_news(line.id, ended):
+            log.warning("a client loops", line=line.id, client=line.client, told=told(alarm))
+        return replace(observed, line=replace(line, alarm=alarm))
 
     async def _explain(self, exchange: Exchange, observed: ObservedRequest, before: RequestRecord | None) -> Why:
         """Why a request read what it read, counted on its line if it lost something."""

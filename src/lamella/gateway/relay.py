@@ -16,13 +16,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from lamella.core.clock import Clock
-from lamella.core.errors import InvalidRequest, LamellaError, PayloadTooLarge, ProviderError
+from lamella.core.errors import ClientLoops, InvalidRequest, LamellaError, PayloadTooLarge, ProviderError
 from lamella.core.json import Json, fields_but
 from lamella.core.records import Caller
 from lamella.gateway.additions import UsageFilter, asks_for_usage, with_usage
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.errors import error_body, status_of
 from lamella.gateway.exchange import MAX_COPY_BYTES, Exchange, Route
+from lamella.gateway.loops import SILENCE
 from lamella.gateway.matching import client_of, session_of
 from lamella.gateway.recorder import LineRecorder
 
@@ -84,6 +85,8 @@ class Gateway:
         agent = request.headers.get("user-agent", "")
         session = session_of(request.headers, fields)
         made = Exchange(caller, self._dialect, client_of(agent), session, route, body, parts.clock.now())
+        if self._records and parts.refuses_loops:
+            await parts.recorder.refuse_loops(made)
         if self._records and parts.asks_for_usage and self._dialect is Dialect.CHAT and not asks_for_usage(fields):
             made.body, made.hides_usage = with_usage(made.body), True
         if self._records and parts.adds_markers and request.headers.get(MARKERS_HEADER, "on") != "off":
@@ -139,6 +142,8 @@ class GatewayParts:
     """Whether a Messages request without markers gets some."""
     asks_for_usage: bool = True
     """Whether a Chat stream is asked for its bill."""
+    refuses_loops: bool = False
+    """Whether requests of a client that loops are refused."""
 
 
 MARKERS_HEADER = "x-lamella-markers"
@@ -231,6 +236,8 @@ class Sent:
     async def refuse(self, dialect: Dialect, error: LamellaError, headers: Mapping[str, str] | None = None) -> None:
         """An error of ours in the dialect's shape, before anything was sent."""
         retries = {"x-should-retry": "true"} if isinstance(error, ProviderError) else {}
+        if isinstance(error, ClientLoops):
+            retries = {"x-should-retry": "false", "retry-after": f"{SILENCE.total_seconds():.0f}"}
         await self.start(status_of(error), {"content-type": "application/json", **retries, **(headers or {})})
         await self.body(error_body(dialect, error))
         await self.end()

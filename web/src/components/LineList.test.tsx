@@ -22,6 +22,23 @@ it('says so if nothing was billed', () => {
   expect(said({ ...line, usage: null, cost: 0 })).toContain('Tokens 0 From cache not billed Breaks none Cost $0')
 })
 
+it('says that a client loops, and that it has stopped', () => {
+  const alarm = {
+    kind: 'compacted' as const,
+    text: 'This client loops: it compacted 7 times.',
+    times: 7,
+    requests: 14,
+    cost: 0.1,
+    refused: 0,
+    since: line.at,
+    at: line.at,
+    active: true,
+  }
+  expect(renderToStaticMarkup(<LineList lines={[{ ...line, alarm }]} />)).toContain('role="alert"')
+  expect(said({ ...line, alarm })).toContain('it compacted 7 times.')
+  expect(said({ ...line, alarm: { ...alarm, active: false } })).toContain('it compacted 7 times. It stopped')
+})
+
 it('labels a side call', () => {
   const html = renderToStaticMarkup(<LineList lines={[{ ...line, id: 'conv_2', label: 'title' }, line]} />)
   expect(html.match(/data-side="true"/g)).toHaveLength(1)

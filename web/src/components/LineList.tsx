@@ -57,12 +57,24 @@ function Item({ line }: { line: Line }) {
         </a>
       </p>
       <LineFigures line={line} />
+      <LoopNote line={line} />
     </li>
   )
 }
 
 /** What a side call makes, such as a title. */
 export const Label = ({ line }: { line: Line }) => <span className={styles.label}>{line.label}</span>
+
+/** That the client loops, or did, in a sentence with its figures. */
+export function LoopNote({ line }: { line: Line }) {
+  if (!line.alarm) return null
+  return (
+    <p className={styles.loop} data-active={line.alarm.active} role={line.alarm.active ? 'alert' : undefined} data-testid="line-loop">
+      {line.alarm.text}
+      {!line.alarm.active && ` It stopped ${moment(line.alarm.at)}.`}
+    </p>
+  )
+}
 
 /** The figures of a line: how much, how much of it from the cache, what breaks cost, and what added markers saved. */
 export function LineFigures({ line }: { line: Line }) {

@@ -10,7 +10,7 @@ import styles from './Clients.module.css'
 import controls from './controls.module.css'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
 import { FirstDifference } from './FirstDifference.tsx'
-import { Label, LineFigures } from './LineList.tsx'
+import { Label, LineFigures, LoopNote } from './LineList.tsx'
 import { Markdown } from './Markdown.tsx'
 
 /** Characters of a client's message that are shown without a scroll bar of its own. */
@@ -37,6 +37,7 @@ export function LineView({ line }: { line: Line }) {
           </time>
         </p>
         <LineFigures line={line} />
+        <LoopNote line={line} />
       </section>
       {list.error && <QueryError error={list.error} />}
       {list.isLoading && <p className={styles.quiet}>Loading the turns…</p>}

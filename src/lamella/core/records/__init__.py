@@ -24,7 +24,7 @@ from lamella.core.records.library import (
     StoredAgent,
     StoredProject,
 )
-from lamella.core.records.lines import AnswerPlace, ImportedTurn, Line, ObservedRequest
+from lamella.core.records.lines import AnswerPlace, ImportedTurn, Line, LoopAlarm, LoopKind, ObservedRequest
 from lamella.core.records.requests import (
     Expired,
     LastBill,
@@ -82,6 +82,8 @@ __all__ = [
     "JournalEntry",
     "LastBill",
     "Line",
+    "LoopAlarm",
+    "LoopKind",
     "NewJob",
     "NewRequest",
     "NewRun",

@@ -5,12 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
 from lamella.core.messages import Step, ToolResult
 from lamella.core.records.library import Place
 from lamella.core.records.requests import NewRequest
 from lamella.core.records.turns import NewTurn
 from lamella.core.tokens import Usage
+
+
+class LoopKind(StrEnum):
+    """How a client loops."""
+
+    COMPACTED = "compacted"
+    """It compacts again and again."""
+
+    REPEATED = "repeated"
+    """It sends the same messages again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopAlarm:
+    """A client loops: how often it did the same (`times`), the `requests` and US dollars of that, the tokens of its
+    tools and system prompt, since when, until when, and how many requests were `refused` for it.
+    """
+
+    kind: LoopKind
+    times: int
+    requests: int
+    cost: float
+    fixed_tokens: int
+    since: datetime
+    at: datetime
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +49,7 @@ class Line:
     first request. `keys` name the messages of the newest request, `tip` is the last of them, `system` names its tools
     and system prompt, `answer` the text that it was answered with, or "" if it was not. `breaks` are the requests that
     did not read what was cached; `lost` and `lost_cost` are the tokens and US dollars of that. `saved` is what
-    markers that were added here saved, in US dollars.
+    markers that were added here saved, in US dollars. `alarm` is its newest loop.
     """
 
     id: str
@@ -50,6 +77,7 @@ class Line:
     usage: Usage = field(default_factory=Usage)
     cost: float = 0.0
     title: str = ""
+    alarm: LoopAlarm | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from fastapi import Request, Response
 from lamella.cache.difference import Cause
 from lamella.core.json import encode
 from lamella.core.packets import UsageBody
-from lamella.core.records import Line
+from lamella.core.records import Line, LoopAlarm, LoopKind
 from lamella.gateway.exchange import Recorded
+from lamella.gateway.loops import told
 from lamella.gateway.matching import Relation
 from lamella.server.objects import ListObject, Moment, Object, listed, usage_of
 from lamella.server.routes.requests import ModelRequestObject, request_object
@@ -21,12 +22,28 @@ from lamella.server.sse import EVENT_STREAM, EventStream, frame
 router = api_router()
 
 
+class LoopObject(Object, kw_only=True):
+    """A client that loops: `text` says what happened. It did the same `times` times, in so many `requests` for `cost`
+    US dollars; `refused` more were refused. `active`: it has not been silent for a minute since.
+    """
+
+    kind: LoopKind
+    text: str
+    times: int
+    requests: int
+    cost: float
+    refused: int
+    since: Moment
+    at: Moment
+    active: bool
+
+
 class LineObject(Object, kw_only=True):
     """A client's conversation, recorded request by request. Its turns are those of the conversation `id`.
 
     `session` is the id by which the client groups its requests. `label` is `conversation`, or what a side call makes.
     `breaks` are the requests that did not read what was cached, `lost` and `lost_cost` the tokens and US dollars of
-    that. `saved` is what the markers that were added here saved.
+    that. `saved` is what the markers that were added here saved. `alarm` is the newest loop of its client.
     """
 
     id: str
@@ -48,6 +65,7 @@ class LineObject(Object, kw_only=True):
     usage: UsageBody | None
     cost: float
     request_id: str
+    alarm: LoopObject | None
 
 
 class RecordedObject(Object, kw_only=True):
@@ -61,15 +79,17 @@ class RecordedObject(Object, kw_only=True):
     cause: Cause
 
 
-def line_object(line: Line) -> LineObject:
-    """A line for the API."""
-    return LineObject.of(line, usage=usage_of(line.usage))
+def line_object(line: Line, active: LoopAlarm | None) -> LineObject:
+    """A line for the API, with the alarm that it has now."""
+    alarm = active or line.alarm
+    loop = LoopObject.of(alarm, text=told(alarm), active=active is not None) if alarm is not None else None
+    return LineObject.of(line, usage=usage_of(line.usage), alarm=loop)
 
 
-def recorded_object(recorded: Recorded) -> RecordedObject:
+def recorded_object(recorded: Recorded, active: LoopAlarm | None) -> RecordedObject:
     """A recorded request for the API."""
     return RecordedObject(
-        line=line_object(recorded.line),
+        line=line_object(recorded.line, active),
         request=request_object(recorded.request),
         relation=recorded.relation,
         why=recorded.why.text,
@@ -80,7 +100,8 @@ def recorded_object(recorded: Recorded) -> RecordedObject:
 @router.get("/lines")
 async def lines(app: TheApp, caller: TheCaller, page: ThePage) -> ListObject[LineObject]:
     """Your clients' conversations, the newest first."""
-    return listed(await app.store.lines.lines(caller, page), line_object)
+    alarm = app.gateway.recorder.alarm
+    return listed(await app.store.lines.lines(caller, page), lambda line: line_object(line, alarm(caller, line)))
 
 
 @router.get("/lines/live", responses={200: {EVENT_STREAM: RecordedObject}})
@@ -89,10 +110,12 @@ async def live_lines(request: Request, app: TheApp, caller: TheCaller) -> Respon
 
     async def written() -> AsyncGenerator[bytes, None]:
         number = 0
-        async with app.gateway.recorder.watch(caller) as records:
+        recorder = app.gateway.recorder
+        async with recorder.watch(caller) as records:
             async for recorded in records:
                 number += 1
-                yield frame(number, encode(recorded_object(recorded)))
+                made = recorded_object(recorded, recorder.alarm(caller, recorded.line))
+                yield frame(number, encode(made))
 
     return EventStream(written(), request.state.silence)
 
@@ -100,4 +123,5 @@ async def live_lines(request: Request, app: TheApp, caller: TheCaller) -> Respon
 @router.get("/lines/{line_id}")
 async def line(line_id: str, app: TheApp, caller: TheCaller) -> LineObject:
     """One line."""
-    return line_object(await app.store.lines.line(caller, line_id))
+    found = await app.store.lines.line(caller, line_id)
+    return line_object(found, app.gateway.recorder.alarm(caller, found))

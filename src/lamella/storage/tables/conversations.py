@@ -8,7 +8,7 @@ from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, Large
 
 from lamella.core.decisions import DecisionKind
 from lamella.core.prompt import ToolSpec
-from lamella.core.records import NoticeKind, QueueStatus
+from lamella.core.records import LoopAlarm, NoticeKind, QueueStatus
 from lamella.core.sessions import CarriedSummary, SessionCause
 from lamella.core.tokens import Usage
 from lamella.storage.columns import Json, LocalMoment, OneOf, UtcMoment
@@ -78,6 +78,7 @@ lines = Table(
     Column("lost", Integer, nullable=False),
     Column("lost_cost", Float, nullable=False),
     Column("saved", Float, nullable=False),
+    Column("alarm", Json(LoopAlarm)),
     *usage(nullable=False),
     Column("cost", Float, nullable=False),
     Index("ix_lines_owner_tip", "owner", "tip"),
