@@ -2038,17 +2038,18 @@ export interface UserPatch {
   disabled?: boolean | null
 }
 
-/** An error in the words of OpenAI's API. */
+/** An error in the words of OpenAI's API; Anthropic's has neither `param` nor `code`. */
 export interface VendorErrorBody {
   message: string
   type: string
-  param: string | null
-  code: string | null
+  param?: string | null
+  code?: string | null
 }
 
-/** A failure in the form of OpenAI's API. */
+/** A failure in the form of OpenAI's API, or with a `type` in that of Anthropic's. */
 export interface VendorFailure {
   error: VendorErrorBody
+  type?: 'error'
 }
 
 /**
