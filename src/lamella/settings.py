@@ -138,6 +138,12 @@ class Settings(EngineSettings, BaseSettings):
     gateway_loops: Literal["warn", "refuse"] = Field(
         "warn", description="What happens to a client that loops: it is shown, or also refused until it stops."
     )
+    gateway_timeout: float = Field(
+        600.0,
+        gt=0,
+        description="Seconds that an upstream may be silent on a client's request: as long as the vendors' libraries "
+        "wait.",
+    )
     upstreams: Path | None = Field(
         None, description="A TOML file of upstreams for clients of other APIs. Unset: the configured providers."
     )

@@ -19,9 +19,10 @@ class Got:
 
 @dataclass
 class UpstreamServer:
-    """`pieces` are written one after the other, `pause` seconds apart; then the connection is closed if `breaks`.
+    """`pieces` are written one after the other, `pause` seconds apart; then the connection is closed if `breaks`, and
+    nothing comes any more if `stalls`. One that `drops` closes it at once, one that is `silent` never answers.
 
-    `closed` is set when the other side closed the connection.
+    `closed` is set when the other side closed the connection; `open` counts connections.
     """
 
     url: str = ""
@@ -31,10 +32,14 @@ class UpstreamServer:
     pause: float = 0.0
     breaks: bool = False
     silent: bool = False
+    drops: bool = False
+    stalls: bool = False
+    open: int = 0
     got: list[Got] = field(default_factory=list)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open += 1
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -46,15 +51,18 @@ class UpstreamServer:
         except (asyncio.IncompleteReadError, ConnectionError):
             self.closed.set()
         finally:
+            self.open -= 1
             writer.close()
 
     async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.silent:
             await reader.read()
+        if self.silent or self.drops:
             raise ConnectionError
         lines = [f"HTTP/1.1 {self.status} X", "transfer-encoding: chunked"]
         lines += [f"{name}: {value}" for name, value in self.headers]
         writer.write("\r\n".join([*lines, "", ""]).encode())
+        await writer.drain()
         leaving = asyncio.ensure_future(reader.read(1)) if self.pause else None
         for piece in self.pieces:
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -65,7 +73,10 @@ class UpstreamServer:
                     raise ConnectionError
         if leaving is not None:
             leaving.cancel()
-        if self.breaks:
+            await asyncio.wait({leaving})
+        if self.stalls:
+            await reader.read()
+        if self.breaks or self.stalls:
             raise ConnectionError
         writer.write(b"0\r\n\r\n")
 

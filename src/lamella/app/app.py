@@ -334,7 +334,7 @@ async def _gateway(
 ) -> GatewayParts:
     """The parts of the gateway: its upstreams, and the recorder of its requests."""
     providers = served.main if isinstance(served.main, Providers) else None
-    upstreams = Upstreams(rows, providers, served.table, settings.provider_timeout)
+    upstreams = Upstreams(rows, providers, served.table, settings.gateway_timeout)
     stack.push_async_callback(upstreams.close)
     recorder = await stack.enter_async_context(recording(store, ledger, clock, ids))
     return GatewayParts(

@@ -6,7 +6,9 @@ a stream of it would have ended with.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -32,17 +34,19 @@ _READERS: Mapping[Dialect, Callable[[], EventReader]] = {
 
 
 def read_answer(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
-    """Feed an answer to a step. Returns the error with which it ended, if it did."""
-    if exchange.error is not None:
-        return exchange.error
+    """Feed an answer to a step, as far as it came. Returns the error with which it ended, if it did."""
     if not exchange.status:
-        return broken("The provider", "the client left before the answer began")
-    data = b"".join(exchange.answer)
+        return exchange.error or broken("The provider", "the client left before the answer began")
+    data = _unpacked(b"".join(exchange.answer), exchange.headers.get("content-encoding", ""))
     if exchange.status >= 400:
         return of_status("The provider", exchange.status, _object(data), "", exchange.headers.get("retry-after"))
     if exchange.size > MAX_COPY_BYTES:
         return broken("The provider", "the answer is too long to be recorded")
     streams = exchange.headers.get("content-type", "").startswith(EVENT_STREAM)
+    cause = (
+        "the client left before the answer was whole" if exchange.left else "the stream ended before the message did"
+    )
+    ended = exchange.error or broken("The provider", cause)
     reader = _READERS[exchange.dialect]()
     try:
         for event in EventDecoder().feed(data) if streams else _events(exchange.dialect, decode_object(data)):
@@ -51,10 +55,18 @@ def read_answer(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
     except ProviderError as error:
         return error
     except (*MALFORMED, msgspec.DecodeError) as error:
-        return broken("The provider", f"its answer can't be read: {error}")
-    if exchange.left and not reader.ended:
-        return broken("The provider", "the client left before the answer was whole")
-    return None if reader.ended else broken("The provider", "the stream ended before the message did")
+        is_cut = exchange.error is not None or exchange.left
+        return ended if is_cut else broken("The provider", f"its answer can't be read: {error}")
+    return None if reader.ended else ended
+
+
+def _unpacked(data: bytes, encoding: str) -> bytes:
+    """An answer that was packed though nobody asked for that, as far as it came."""
+    if encoding not in ("gzip", "deflate"):
+        return data
+    with suppress(zlib.error):
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(data, MAX_COPY_BYTES)
+    return data
 
 
 def _object(data: bytes) -> object:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+import msgspec
+
 from lamella.core.errors import LamellaError
-from lamella.core.json import Json, encode
+from lamella.core.json import Json, decode_object, encode
 from lamella.gateway.dialects import Dialect
+from lamella.llm.event_stream import EventDecoder
 
 ANTHROPIC_HEADER = "anthropic-version"
 """Every request of Anthropic's libraries has it, and none of OpenAI's."""
@@ -90,8 +94,8 @@ def status_of(error: LamellaError) -> int:
     return STATUS.get(error.code, 500)
 
 
-def error_body(dialect: Dialect, error: LamellaError, *, streams: bool = False) -> bytes:
-    """The JSON of an error. `streams`: as an event of a stream, which Responses words otherwise."""
+def error_body(dialect: Dialect, error: LamellaError) -> bytes:
+    """The JSON of an error."""
     status = status_of(error)
     message = f"{error.message} {error.hint}" if error.hint else error.message
     if dialect is Dialect.MESSAGES:
@@ -99,7 +103,37 @@ def error_body(dialect: Dialect, error: LamellaError, *, streams: bool = False) 
         return encode({"type": "error", "error": {"type": kind, "message": message}})
     code = _MISSING.get(str(error.param)) if error.code == "not_found" else _CODES.get(error.code)
     kind = _OPENAI.get(status, "invalid_request_error" if status < 500 else "server_error")
-    said: dict[str, Json] = {"message": message, "type": kind, "param": error.param}
-    if dialect is Dialect.RESPONSES and streams:
-        return encode({"type": "error", **said, "code": code})
-    return encode({"error": {**said, "code": code}})
+    return encode({"error": {"message": message, "type": kind, "param": error.param, "code": code}})
+
+
+def error_event(dialect: Dialect, error: LamellaError, begun: bytes) -> bytes:
+    """The event by which a stream of this dialect ends with an error, after what was `begun`."""
+    if dialect is Dialect.RESPONSES:
+        return b"event: response.failed\ndata: %b\n\n" % encode(_failed_response(error, begun))
+    name = b"event: error\n" if dialect is Dialect.MESSAGES else b""
+    return b"%bdata: %b\n\n" % (name, error_body(dialect, error))
+
+
+_NUMBERS = re.compile(rb'"sequence_number": ?(\d+)')
+_END = 100_000
+"""Bytes of a stream in which its last event begins."""
+
+
+def _failed_response(error: LamellaError, begun: bytes) -> dict[str, Json]:
+    """The response that a stream began, with its error: libraries look for the id and the number of the event."""
+    numbers = _NUMBERS.findall(begun[-_END:])
+    message = f"{error.message} {error.hint}" if error.hint else error.message
+    response = {"id": "", "object": "response", "output": [], **_begun_response(begun)}
+    response |= {"status": "failed", "error": {"code": "server_error", "message": message}}
+    number = int(numbers[-1]) + 1 if numbers else 0
+    return {"type": "response.failed", "sequence_number": number, "response": response}
+
+
+def _begun_response(begun: bytes) -> dict[str, Json]:
+    """The response as the first event of a stream describes it."""
+    events = EventDecoder().feed(begun[:_END])
+    try:
+        response = decode_object(events[0].data).get("response") if events else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return dict(response) if isinstance(response, Mapping) else {}

@@ -16,16 +16,24 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from lamella.core.clock import Clock
-from lamella.core.errors import ClientLoops, InvalidRequest, LamellaError, PayloadTooLarge, ProviderError
+from lamella.core.errors import (
+    ClientLoops,
+    InvalidRequest,
+    LamellaError,
+    PayloadTooLarge,
+    ProviderError,
+    ProviderTimeout,
+)
 from lamella.core.json import Json, fields_but
 from lamella.core.records import Caller
 from lamella.gateway.additions import UsageFilter, asks_for_usage, with_usage
 from lamella.gateway.dialects import Dialect
-from lamella.gateway.errors import error_body, status_of
+from lamella.gateway.errors import error_body, error_event, status_of
 from lamella.gateway.exchange import MAX_COPY_BYTES, Exchange, Route
 from lamella.gateway.loops import SILENCE
 from lamella.gateway.matching import client_of, session_of
 from lamella.gateway.recorder import LineRecorder
+from lamella.llm.failures import of_status
 
 MAX_BODY_BYTES = 64_000_000
 """Vendors take 32 MB; a request of a client that is larger is its mistake."""
@@ -42,6 +50,7 @@ _OURS = "x-lamella-"
 _HELD = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "set-cookie", "server", "date"})
 """Headers of an answer that are between this server and the upstream."""
 
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -105,7 +114,7 @@ class Gateway:
                 raise
         except ProviderError as error:
             exchange.error = error
-            await sent.fail(self._dialect, error)
+            await sent.fail(self._dialect, error, b"".join(exchange.answer))
         finally:
             relaying.cancel()
             leaving.cancel()
@@ -118,8 +127,11 @@ class Gateway:
         path = f"{route.path}{self._path}" + (f"?{query}" if query else "")
         async with route.connection.send(path, exchange.body, _headers(request, route.key)) as reply:
             exchange.status, exchange.headers = reply.status, reply.headers
+            if reply.status in _REDIRECTS:  # a library that follows it would pass this server by, with its key
+                raise of_status(route.connection.provider, reply.status, "", "", None)
             await sent.start(reply.status, reply.headers)
-            hidden = UsageFilter() if exchange.hides_usage and sent.streams else None
+            is_plain = reply.headers.get("content-encoding", "identity") == "identity"
+            hidden = UsageFilter() if exchange.hides_usage and sent.streams and is_plain else None
             async for data in reply.chunks:
                 await sent.body(data if hidden is None else hidden.feed(data))
                 exchange.size += len(data)
@@ -187,6 +199,7 @@ def _headers(request: Request, key: str) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in request.headers.items():
         if name not in _CONNECTION and name not in named and not name.startswith(_OURS):
+            value = _as_sent(value)
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
     if "x-api-key" in request.headers:
         headers["x-api-key"] = key
@@ -194,6 +207,14 @@ def _headers(request: Request, key: str) -> dict[str, str]:
         headers["authorization"] = f"Bearer {key}"
     headers["accept-encoding"] = "identity"
     return headers
+
+
+def _as_sent(value: str) -> str:
+    """A header's value as the upstream gets the same bytes: it is read as Latin-1 here, and written as UTF-8."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
 
 
 async def cancel_on_leaving(request: Request, answering: asyncio.Future[None]) -> None:
@@ -211,13 +232,15 @@ class Sent:
         self.began = False
         self.streams = False
         self.at = asyncio.get_running_loop().time()
+        self._end = b""
+        """The last two bytes that were sent."""
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
         """The upstream's status and headers."""
         self.began = True
         self.streams = headers.get("content-type", "").startswith("text/event-stream")
         raw = [
-            (name.lower().encode("latin-1"), value.encode("latin-1"))
+            (name.lower().encode("latin-1"), value.encode("utf-8", "surrogateescape"))
             for name, value in headers.items()
             if name.lower() not in _HELD
         ]
@@ -227,6 +250,7 @@ class Sent:
         """A piece of the body, as it came."""
         if data:
             self.at = asyncio.get_running_loop().time()
+            self._end = (self._end + data[-2:])[-2:]
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes = b"") -> None:
@@ -235,31 +259,25 @@ class Sent:
 
     async def refuse(self, dialect: Dialect, error: LamellaError, headers: Mapping[str, str] | None = None) -> None:
         """An error of ours in the dialect's shape, before anything was sent."""
-        retries = {"x-should-retry": "true"} if isinstance(error, ProviderError) else {}
+        retries = {}
+        if isinstance(error, ProviderError):
+            may_be_spent = isinstance(error, ProviderTimeout)
+            retries = {"x-should-retry": "true" if error.retryable and not may_be_spent else "false"}
         if isinstance(error, ClientLoops):
             retries = {"x-should-retry": "false", "retry-after": f"{SILENCE.total_seconds():.0f}"}
         await self.start(status_of(error), {"content-type": "application/json", **retries, **(headers or {})})
         await self.body(error_body(dialect, error))
         await self.end()
 
-    async def fail(self, dialect: Dialect, error: ProviderError) -> None:
+    async def fail(self, dialect: Dialect, error: ProviderError, begun: bytes) -> None:
         """An upstream that could not be reached, or broke off: an answer of ours, or an event at the end of a stream.
 
-        An answer that is no stream is broken off, so that the client does not take it for whole.
+        An answer that is no stream is broken off, so that the client does not take it for whole; so is a stream within
+        an event, which would swallow ours. The server closes a connection whose answer was not ended.
         """
         if not self.began:
             await self.refuse(dialect, error)
-        elif self.streams:
-            await self.body(error_event(dialect, error))
+        elif self.streams and self._end[-1:] in (b"", b"\n", b"\r"):
+            blank = b"" if self._end in (b"", b"\n\n") else b"\n"
+            await self.body(blank + error_event(dialect, error, begun))
             await self.end()
-        else:
-            raise error
-
-
-def error_event(dialect: Dialect, error: LamellaError) -> bytes:
-    """The event by which a stream of this dialect ends with an error."""
-    data = error_body(dialect, error, streams=True)
-    name = {Dialect.MESSAGES: b"event: error\n", Dialect.CHAT: b"", Dialect.RESPONSES: b"event: error\n"}.get(
-        dialect, b""
-    )
-    return b"%bdata: %b\n\n" % (name, data)

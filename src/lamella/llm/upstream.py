@@ -33,6 +33,9 @@ from lamella.llm.failures import broken, cause_of, timed_out, unreachable
 CONNECTIONS = 1000
 """Requests at once; more wait."""
 
+CONNECTING_SECONDS = 60
+"""For so long a connection may take, if the silence that is allowed is not shorter."""
+
 KEPT_SECONDS = 4
 """How long an unused connection is kept. Some servers close it after 5 s, and a request must not meet that moment."""
 
@@ -60,7 +63,8 @@ class Upstream:
     def __init__(self, provider: str, base_url: str, timeout: float) -> None:
         self.provider = provider
         self.base_url = base_url
-        self._timeout = aiohttp.ClientTimeout(None, connect=timeout, sock_connect=timeout, sock_read=timeout)
+        connect = min(timeout, CONNECTING_SECONDS)
+        self._timeout = aiohttp.ClientTimeout(None, connect=connect, sock_connect=connect, sock_read=timeout)
         self._session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
@@ -104,6 +108,8 @@ class Upstream:
         return self._session
 
     def _not_begun(self, error: Exception) -> ProviderError:
+        if isinstance(error, aiohttp.ConnectionTimeoutError):
+            return unreachable(self.provider, self.base_url, "it took no connection in time")
         if isinstance(error, TimeoutError):
             return timed_out(self.provider)
         return unreachable(self.provider, self.base_url, _unsent(error))
