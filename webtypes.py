@@ -72,7 +72,8 @@ def _type(schema: dict[str, Any]) -> str:
         item = _type(schema.get("items", {}))
         return f"({item})[]" if " | " in item else f"{item}[]"
     if schema.get("type") == "object":
-        return f"Record<string, {_type(schema.get('additionalProperties', {}))}>"
+        values = schema.get("additionalProperties", {})
+        return f"Record<string, {_type(values if isinstance(values, dict) else {})}>"
     return WORDS.get(schema.get("type", ""), "unknown")
 
 

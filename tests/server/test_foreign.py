@@ -62,6 +62,10 @@ async def town(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Town]:
         yield Town(app, address, ann, bob, ids)
 
 
+UI_MESSAGE = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "Tell me"}]}
+AGENT_MESSAGE = {"id": "m", "role": "user", "content": "Tell me"}
+FOREIGN = {"knowledge_base_ids": ["{base}"]}
+
 EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("GET", "/keys/{key}", None),
     ("PATCH", "/keys/{key}", {"storage": "off"}),
@@ -166,6 +170,8 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("POST", "/context/preview", {"conversation_id": "{mine}", "text": "Tell me", "agent_id": "{agent}"}),
     ("POST", "/context/preview", {"conversation_id": "{mine}", "text": "Tell me", "file_ids": ["{file}"]}),
     ("POST", "/projects", {"name": "P", "file_ids": ["{file}"]}),
+    ("POST", "/ui/chat", {"id": "mine", "messages": [UI_MESSAGE], "agent_id": "{agent}"}),
+    ("POST", "/agui", {"threadId": "mine", "runId": "r", "messages": [AGENT_MESSAGE], "forwardedProps": FOREIGN}),
     ("PATCH", "/projects/{bobs}", {"file_ids": ["{file}"]}),
     ("POST", "/projects/{bobs}/files", {"file_id": "{file}"}),
     ("GET", "/v1/responses/{response}", None),
@@ -239,6 +245,8 @@ async def test_the_list_above_has_every_route_with_an_id(town: Town) -> None:
     }
     # A version is counted for each owner: it is no id, and nobody else's can be asked for.
     routes -= {("GET", "/system-prompts/{version}")}
+    # Nor that of a chat, which its client chose: see tests/server/test_frontends.py.
+    routes -= {("GET", "/ui/chat/{chat}/stream"), ("POST", "/ui/chat/{chat}/stop")}
     assert routes
     assert routes <= {(method, path) for method, path, _ in EVERY_ROUTE + FOR_ADMINS}
 

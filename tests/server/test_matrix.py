@@ -18,7 +18,7 @@ from lamella.server.testing import client as connected
 from lamella.server.web import create_web
 from lamella.settings import read_settings
 
-from .test_foreign import EVERY_ROUTE, FOR_ADMINS
+from .test_foreign import AGENT_MESSAGE, EVERY_ROUTE, FOR_ADMINS, UI_MESSAGE
 from .town import furnished, model_of_the_town
 
 pytestmark = pytest.mark.anyio
@@ -106,6 +106,10 @@ KNOWN_TO_ALL = {
     **{("POST", f"/{name}"): KNOWN for name in CREATED},
     ("GET", "/system-prompts/{version}"): KNOWN,
     ("POST", "/context/preview"): OWN,
+    ("POST", "/ui/chat"): OWN,
+    ("GET", "/ui/chat/{chat_id}/stream"): KNOWN,
+    ("POST", "/ui/chat/{chat_id}/stop"): KNOWN,
+    ("POST", "/agui"): OWN,
 }
 WITH_AN_ID = (
     *("conversations/{conversation_id}", "files/{file_id}", "agents/{agent_id}", "projects/{project_id}"),
@@ -132,6 +136,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/users"): {"name": "Another"},
     ("POST", "/groups"): {"name": "Another"},
     **{(method, path): body for method, path, body in reversed([*EVERY_ROUTE, *FOR_ADMINS])},
+    ("POST", "/ui/chat"): {"id": "{conversation}", "messages": [UI_MESSAGE]},
+    ("POST", "/agui"): {"threadId": "{conversation}", "runId": "r", "messages": [AGENT_MESSAGE]},
 }
 """A good body for each endpoint, by the path as in `test_foreign`; nothing where any body will do."""
 

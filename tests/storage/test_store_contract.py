@@ -156,6 +156,7 @@ BY_ID: dict[str, Call] = {
     "import_turns": lambda store, caller: store.histories.import_turns(
         caller, "agent_1", Place("turn_1", "run_turn_1"), [imported_turn()], NOON
     ),
+    "name_messages": lambda store, caller: store.threads.name_messages(caller, "thread", "turn_1", ["m1"]),
     "last_bill": lambda store, caller: store.requests.last_bill(caller, "conv_1", "m-1"),
     "blocks": lambda store, caller: store.requests.blocks(caller, "req_1"),
     "decisions": lambda store, caller: store.conversations.decisions(caller, "conv_1"),
@@ -192,6 +193,7 @@ WITHOUT_ID = {
     "candidates",
     "answers",
     "lines",
+    "thread",
     "add_file",
     "files",
     "claim_key",

@@ -169,6 +169,7 @@ async def _work(store: Store) -> None:
     await store.responses.add_response(ANN, made)
     await store.responses.delete_response(ANN, made)
     await store.responses.add_response(ANN, StoredResponse("resp_up", NOON, account="account"))
+    await store.threads.name_messages(ANN, "thread", "turn_1", ["m1", "m2"])
     await store.queue.queue_message(ANN, queued_message())
     await store.queue.queue_message(ANN, queued_message("queued_2"))
     await store.queue.cancel_queued(ANN, "queued_2")
@@ -236,6 +237,7 @@ async def _records(store: Store) -> dict[str, object]:
         "lines": await store.lines.lines(ANN, ALL),
         "answers": await store.histories.answers(ANN, "agent_1", ["key_1", "key_2"]),
         "responses": [await store.responses.response(ANN, id) for id in ("resp_1", "resp_up")],
+        "thread": await store.threads.thread(ANN, "thread"),
         "path": await store.turns.path(ANN, "conv_1"),
         "pinned": await store.turns.pinned(ANN, "conv_1"),
         "journal": await store.turns.journal(ANN, "turn_1", 0),

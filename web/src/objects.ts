@@ -30,6 +30,19 @@ export interface Agent {
   updated_at: string
 }
 
+/** What the model is told about the application in this run. */
+export interface AgentContext {
+  description: string
+  value: string
+}
+
+/** A message of the thread. Content is read of new messages only. */
+export interface AgentMessage {
+  id: string
+  role: 'developer' | 'system' | 'assistant' | 'user' | 'tool' | 'activity' | 'reasoning'
+  content?: unknown
+}
+
 /** `PATCH /api/v1/agents/{id}`. Fields that are left out do not change. */
 export interface AgentPatch {
   name?: string
@@ -41,6 +54,27 @@ export interface AgentPatch {
   layout?: string | null
   thinking_effort?: string | number | null
   fallback_model?: string | null
+}
+
+/** `RunAgentInput` of AG-UI. `forwardedProps` are the options of the turn. */
+export interface AgentRunBody {
+  threadId: string
+  runId: string
+  protocolVersion?: string | null
+  parentRunId?: string | null
+  state?: unknown
+  messages: AgentMessage[]
+  tools?: AgentTool[] | null
+  context?: AgentContext[] | null
+  forwardedProps?: TurnOptions | null
+  resume?: ResumeEntry[] | null
+}
+
+/** A tool that the application runs. */
+export interface AgentTool {
+  name: string
+  description?: string
+  parameters?: unknown
 }
 
 /** The decision on a call. */
@@ -1501,6 +1535,14 @@ export interface RestrictedUse {
   output_tokens: number
 }
 
+/** The answer to an interrupt: `payload` is {approved, reason}. */
+export interface ResumeEntry {
+  interruptId: string
+  status: 'resolved' | 'cancelled'
+  payload?: unknown
+  metadata?: Record<string, unknown> | null
+}
+
 /** For how many days packets and request bodies are kept; null: for good. */
 export interface Retention {
   packets_days: number | null
@@ -1926,6 +1968,24 @@ export interface TurnFinished {
 }
 
 /**
+ * How to answer; each field as in `POST /api/v1/conversations/{conversation_id}/turns`.
+ * `append`: the messages are all new and follow the conversation's current position. `resumable`: the turn
+ * goes on if the client leaves, and can be followed again.
+ */
+export interface TurnOptions {
+  model?: string | null
+  timezone?: string
+  dynamic_context?: string[] | null
+  layout?: string | null
+  marker_policy?: string | null
+  agent_id?: string | null
+  thinking_effort?: string | number | null
+  knowledge_base_ids?: string[]
+  append?: boolean
+  resumable?: boolean
+}
+
+/**
  * The message or command is in the queue. It has no turn yet, so `n` is 0; the packets of its turn follow.
  * `position` counts from 1. `due_at` is the end of its debounce; None for a command.
  */
@@ -1967,6 +2027,31 @@ export interface TurnStopped {
   model_index: number
   block_index: number | null
   reason: 'interrupted' | 'user_cancelled'
+}
+
+/** What `useChat` sends: the chat's `id`, all its `messages`, and what to do. More fields come from `body`. */
+export interface UiChatBody {
+  model?: string | null
+  timezone?: string
+  dynamic_context?: string[] | null
+  layout?: string | null
+  marker_policy?: string | null
+  agent_id?: string | null
+  thinking_effort?: string | number | null
+  knowledge_base_ids?: string[]
+  append?: boolean
+  resumable?: boolean
+  id: string
+  messages: UiMessage[]
+  trigger?: 'submit-message' | 'regenerate-message'
+  messageId?: string | null
+}
+
+/** A message of the chat. Parts are read of new messages only, and of calls that wait for the user's answer. */
+export interface UiMessage {
+  id: string
+  role: 'system' | 'user' | 'assistant'
+  parts: Record<string, unknown>[]
 }
 
 /**

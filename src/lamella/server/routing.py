@@ -20,6 +20,7 @@ from lamella.core.errors import PermissionDenied
 from lamella.core.json import encode
 from lamella.core.records import Caller, PageQuery
 from lamella.server.authentication import identity_of
+from lamella.server.frontends import Frontends
 from lamella.server.objects import PREFIX, PageParameters
 
 Endpoint = Callable[..., Awaitable[Any]]
@@ -33,6 +34,11 @@ JSON = "application/json"
 async def _app(request: Request) -> App:
     app: App = request.state.lamella
     return app
+
+
+async def _frontends(request: Request) -> Frontends:
+    frontends: Frontends = request.state.frontends
+    return frontends
 
 
 async def _identity(request: Request) -> Identity:
@@ -55,6 +61,7 @@ async def _page(parameters: Annotated[PageParameters, Query()]) -> PageQuery:
 
 
 TheApp = Annotated[App, Depends(_app)]
+TheFrontends = Annotated[Frontends, Depends(_frontends)]
 TheCaller = Annotated[Caller, Depends(_caller)]
 TheIdentity = Annotated[Identity, Depends(_identity)]
 TheAdmin = Annotated[Identity, Depends(_admin)]

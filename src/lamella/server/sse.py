@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Send
 
+from lamella.core.json import encode
 from lamella.core.ports import Batch
 
 EVENT_STREAM = "text/event-stream"
@@ -22,10 +24,19 @@ _LINE_ENDS = {end.encode(): f"\\u{ord(end):04x}".encode() for end in "\x85\u2028
 
 
 def frame(n: int, data: bytes) -> bytes:
-    """One event; `data` is JSON."""
+    """One event with its number; `data` is JSON."""
+    return b"id: %d\ndata: %b\n\n" % (n, _in_a_line(data))
+
+
+def event(value: Mapping[str, Any]) -> bytes:
+    """One event without a number."""
+    return b"data: %b\n\n" % _in_a_line(encode(value))
+
+
+def _in_a_line(data: bytes) -> bytes:
     for end, escaped in _LINE_ENDS.items():
         data = data.replace(end, escaped)
-    return b"id: %d\ndata: %b\n\n" % (n, data)
+    return data
 
 
 async def frames(batches: AsyncIterator[Batch]) -> AsyncGenerator[bytes, None]:

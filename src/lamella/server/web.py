@@ -22,11 +22,13 @@ from lamella.core.errors import NotFound, PayloadTooLarge
 from lamella.server.authentication import Authentication, AuthenticationMiddleware, Identify, OriginGuard
 from lamella.server.doors import PATHS, add_doors
 from lamella.server.failures import EVERYTHING, error_answer, install
+from lamella.server.frontends import Frontends
 from lamella.server.openapi import described
 from lamella.server.reference import POLICY as REFERENCE_POLICY
 from lamella.server.reference import reference_page
 from lamella.server.routes import (
     accounts,
+    agui,
     bases,
     conversations,
     documents,
@@ -41,11 +43,14 @@ from lamella.server.routes import (
     stored_responses,
     tools,
     turns,
+    ui_chat,
     vendor_files,
 )
+from lamella.server.routes.agui import AGUI_PATH
 from lamella.server.routes.documents import DOCUMENT_PATHS
 from lamella.server.routes.files import UPLOAD_PATH
 from lamella.server.routes.sending import Arrivals
+from lamella.server.routes.ui_chat import CHAT_PATH
 from lamella.server.routes.vendor_files import VENDOR_UPLOAD_PATH
 from lamella.server.sse import SILENCE_SECONDS
 
@@ -65,6 +70,8 @@ ROUTERS = (
     files.router,
     documents.router,
     tools.router,
+    agui.router,
+    ui_chat.router,
 )
 """The native API."""
 
@@ -99,32 +106,46 @@ class Headers:
 MAX_BODY_BYTES = 4_000_000
 """A message of a million tokens is about this long; what is larger is sent as a file."""
 
+MAX_THREAD_BYTES = 64_000_000
+"""Frontends send all messages of a thread each time, with the files in them."""
+
 
 class BodyLimit:
-    """Refuses long bodies. Routes whose whole path one of `streamed` matches read them themselves, piece by piece."""
+    """Refuses long bodies. Routes whose whole path one of `streamed` matches read them themselves, piece by piece;
+    those at `longer` take `longer_limit` bytes.
+    """
 
-    def __init__(self, app: ASGIApp, streamed: Collection[str], limit: int = MAX_BODY_BYTES) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        streamed: Collection[str],
+        longer: Collection[str] = (),
+        limit: int = MAX_BODY_BYTES,
+        longer_limit: int = MAX_THREAD_BYTES,
+    ) -> None:
         self._app = app
         self._streamed = re.compile("|".join(streamed))
-        self._limit = limit
+        self._longer = frozenset(longer)
+        self._limits = limit, longer_limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or self._streamed.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
-        body = await self._read(receive)
+        limit = self._limits[scope["path"] in self._longer]
+        body = await self._read(receive, limit)
         if body is None:
-            message = f"The body is longer than {self._limit // 1_000_000} MB."
+            message = f"The body is longer than {limit // 1_000_000} MB."
             await error_answer(PayloadTooLarge(message, hint="Upload long texts as files."), scope)(
                 scope, receive, send
             )
             return
         await self._app(scope, _from(body, receive), send)
 
-    async def _read(self, receive: Receive) -> list[Message] | None:
+    async def _read(self, receive: Receive, limit: int) -> list[Message] | None:
         """The messages of the body to its end, or to where the client left; None when they are too long."""
         messages: list[Message] = []
-        left = self._limit
+        left = limit
         while not messages or messages[-1].get("more_body"):
             messages.append(await receive())
             left -= len(messages[-1].get("body", b""))
@@ -172,6 +193,7 @@ def create_web(
         "identify": identify,
         "silence": silence,
         "gateway": app.gateway,
+        "frontends": Frontends(app),
     }
     routes = _routes()
 
@@ -213,7 +235,8 @@ def _routes() -> FastAPI:
     _outside(api)
     _reference(api)
     _page(api, page_folder())
-    api.add_middleware(BodyLimit, streamed={UPLOAD_PATH, VENDOR_UPLOAD_PATH, DOCUMENT_PATHS, PATHS})
+    streamed = {UPLOAD_PATH, VENDOR_UPLOAD_PATH, DOCUMENT_PATHS, PATHS}
+    api.add_middleware(BodyLimit, streamed=streamed, longer={AGUI_PATH, CHAT_PATH})
     # Inside the application, so that a failure to find out who asks is answered as every other one.
     api.add_middleware(AuthenticationMiddleware)
     return api

@@ -18,6 +18,7 @@ from lamella.storage.conversations.requests import RequestRows
 from lamella.storage.conversations.responses import ResponseRows
 from lamella.storage.conversations.sessions import SessionRows
 from lamella.storage.conversations.snapshots import SnapshotRows
+from lamella.storage.conversations.threads import ThreadRows
 from lamella.storage.conversations.turns import TurnRows
 from lamella.storage.database import Database
 from lamella.storage.directory import DirectoryRows
@@ -54,6 +55,7 @@ class Store:
         self.responses = ResponseRows(database, ids)
         self.lines = LineRows(database, ids)
         self.histories = HistoryRows(database, ids)
+        self.threads = ThreadRows(database, ids)
         self.queue = QueueRows(database, ids)
         self.notices = NoticeRows(database, ids)
         self.documents = FoundDocumentRows(database, ids)

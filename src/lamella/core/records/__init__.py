@@ -6,6 +6,7 @@ from lamella.core.records.conversations import (
     ConversationChange,
     ConversationSnapshot,
     SystemPrompt,
+    Thread,
     TitledBy,
     Totals,
 )
@@ -114,6 +115,7 @@ __all__ = [
     "StoredResponse",
     "StoredSegment",
     "SystemPrompt",
+    "Thread",
     "TitledBy",
     "Totals",
     "TurnEnd",

@@ -21,6 +21,14 @@ TitledBy = Literal["nobody", "words", "model", "user"]
 
 
 @dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation as a frontend knows it. `turns` are those of its messages, by the ids that the frontend chose."""
+
+    conversation_id: str | None
+    turns: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Conversation:
     """A conversation. System prompt and tools are pinned when it begins, so its window never changes silently.
 

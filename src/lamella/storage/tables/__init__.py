@@ -26,6 +26,7 @@ from lamella.storage.tables.conversations import (
     notices,
     queued_messages,
     sessions,
+    thread_messages,
 )
 from lamella.storage.tables.library import (
     agents,
@@ -117,6 +118,7 @@ __all__ = [
     "sessions",
     "set_ups",
     "system_prompts",
+    "thread_messages",
     "turns",
     "users",
 ]

@@ -102,6 +102,18 @@ client_answers = Table(
 """Where the answers are that clients got of agents: `key` names everything that a client had seen by then. Without a
 turn it is the place before the first one."""
 
+thread_messages = Table(
+    "thread_messages",
+    metadata,
+    Column("owner", String, primary_key=True),
+    Column("thread_id", String, primary_key=True),
+    Column("message_id", String, primary_key=True),
+    part_of("conversation_id", "conversations.id"),
+    Column("turn_id", String, nullable=False),
+)
+"""What a frontend calls the messages of a conversation: `thread_id` and `message_id` are ids that it chose, and may be
+the same for several owners. `turn_id` is the newest turn of the message."""
+
 sessions = Table(
     "sessions",
     metadata,
