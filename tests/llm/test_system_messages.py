@@ -168,5 +168,5 @@ def test_a_tool_is_never_forced_and_forbidding_needs_tools(vendor: str) -> None:
         ("none", (tools, ASKED), {"type": "none"} if vendor == "anthropic" else "none"),
         ("none", (ASKED,), None),
     ):
-        made = prompt(model.facts.name, *segments, sampling=Sampling(4_000, tool_choice=tool_choice))  # type: ignore[arg-type]
+        made = prompt(model.facts.name, *segments, sampling=Sampling(4_000, tool_choice=tool_choice))
         assert model.body(model.request(made, model.wire(made).blocks, [])).get("tool_choice") == sent

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from lamella.chat.message import ExecutionRequest
 from lamella.core.errors import InvalidRequest
-from lamella.core.json import decode_object, encode
-from lamella.core.records import UNCHANGED
+from lamella.core.json import decode_object, encode, encode_text
+from lamella.core.messages import ToolResult, ToolSpec
+from lamella.core.records import UNCHANGED, AnswerChoices
 from lamella.server.routes.openai_request import KEY_LENGTH, NATIVE, OWN, PAIRS, VALUE_LENGTH, from_openai, to_openai
 
 TEXT = st.text(max_size=40)
@@ -24,6 +25,23 @@ JSON = st.recursive(
     max_leaves=6,
 )
 KEYS = st.text(min_size=1, max_size=KEY_LENGTH).filter(lambda key: not key.startswith("lamella."))
+TOOLS = st.builds(
+    ToolSpec,
+    st.from_regex(r"[a-z_]{1,20}", fullmatch=True),
+    TEXT,
+    st.dictionaries(st.sampled_from(["a", "b"]), st.just({"type": "string"})).map(
+        lambda named: encode_text({"type": "object", "properties": named})
+    ),
+)
+ANSWERS = st.builds(
+    AnswerChoices,
+    max_output=st.none() | st.integers(16, 10_000),
+    tool_choice=st.sampled_from(["auto", "none", "required", "function look"]),
+    parallel_calls=st.booleans(),
+    temperature=st.none() | st.just(0.5),
+    schema=st.sampled_from(["", '{"name":"a","schema":{"type":"object"},"strict":true}']),
+    max_calls=st.none() | st.integers(1, 9),
+)
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "text": TEXT,
     "conversation_id": MAYBE,
@@ -38,6 +56,9 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "knowledge_base_ids": TEXTS,
     "kb_meta_prompt": MAYBE | st.text(max_size=1_500) | TEXT.map(lambda text: text * 300),
     "dynamic_context": st.none() | TEXTS,
+    "tools": st.none() | st.lists(TOOLS, max_size=2).map(tuple),
+    "results": st.lists(st.builds(ToolResult, TEXT, st.just(""), TEXT, st.booleans()), max_size=2).map(tuple),
+    "answer": ANSWERS,
     "metadata": st.dictionaries(KEYS, st.text(max_size=VALUE_LENGTH), max_size=5),
     "extra_fields": st.dictionaries(TEXT.filter(lambda name: name not in {*OWN, "models"}), JSON, max_size=3),
     "body_fields": st.dictionaries(TEXT.filter(lambda name: name not in NATIVE), JSON, max_size=3),
@@ -124,7 +145,7 @@ def test_names_that_are_taken_are_refused(changed: dict[str, Any], param: str) -
     [
         ({}, "input"),
         ({"input": []}, "input"),
-        ({"input": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]}, "input"),
+        ({"input": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, "input.1"),
         ({"input": [{"role": "assistant", "content": "a"}]}, "input.0"),
         ({"input": [{"role": "user", "content": [{"type": "input_file", "file_data": "x"}]}]}, "input.0.content.0"),
         ({"input": [{"role": "user", "content": None}]}, "input.0.content.0"),

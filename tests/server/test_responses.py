@@ -76,12 +76,31 @@ async def test_a_failed_answer_is_an_error_that_is_not_sent_again(
     assert len(model.requests) == 1
 
 
+_PART = "input.0.content.0"
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"temperature": 0.5}, "temperature"),
-        ({"instructions": "Be kind."}, "instructions"),
+        ({"temperature": 5}, "temperature"),
+        ({"top_p": "much"}, "top_p"),
+        ({"max_output_tokens": 1}, "max_output_tokens"),
+        ({"instructions": ["Be kind."]}, "instructions"),
         ({"store": False}, "store"),
+        ({"include": ["reasoning.encrypted_content"]}, "include"),
+        ({"service_tier": "flex"}, "service_tier"),
+        ({"tool_choice": {"type": "function", "name": "no_such"}}, "tool_choice"),
+        ({"tool_choice": {"type": "web_search"}}, "tool_choice"),
+        ({"text": {"format": {"type": "json_object"}}}, "text.format"),
+        ({"text": {"verbosity": "high"}}, "text"),
+        ({"tools": [{"type": "function", "name": "read file", "parameters": {}}]}, "tools.0.name"),
+        ({"tools": [{"type": "function", "name": "f", "parameters": {"type": "string"}}]}, "tools.0"),
+        ({"tools": [{"type": "function", "name": "read_file", "parameters": None}]}, "tools"),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input.0"),
+        ({"input": [{"type": "computer_call_output"}]}, "input.0"),
+        ({"input": [{"type": "function_call_output", "call_id": "c9", "output": "x"}]}, "input"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://x/a.png"}]}]}, _PART),
+        ({"input": [{"role": "user", "content": [{"type": "input_file", "file_data": "%"}]}]}, _PART),
         ({"tools": [{"type": "web_search"}]}, "tools"),
         ({"reasoning": {"effort": "much"}}, "thinking_effort"),
         ({"previous_response_id": "resp_no", "conversation": "conv_no"}, "previous_response_id"),
@@ -91,7 +110,7 @@ async def test_a_failed_answer_is_an_error_that_is_not_sent_again(
         ({"extra_body": {"lamella": {"models": ["a", "b"]}}}, "models"),
         ({"extra_body": {"lamella": {"mood": "good"}}}, "mood"),
         ({"metadata": {"lamella.body": "1"}}, "lamella"),
-        ({"input": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, "input"),
+        ({"input": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, "input.1"),
     ],
 )
 async def test_what_this_server_does_not_do_is_said_and_not_passed_over(

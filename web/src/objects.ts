@@ -207,6 +207,14 @@ export interface CacheLost {
 /** How a provider's comparison of two prompts came out. */
 export type CacheVerdict = 'changed' | 'not_found' | 'pending' | 'same' | 'unavailable'
 
+/** What a caller gave back for a call that was handed to it. */
+export interface CallResult {
+  call_id: string
+  name: string
+  content: string
+  is_error: boolean
+}
+
 /** An earlier summary in the window of a session: the `lines` that are shown, counted from 0; null for all. */
 export interface Carried {
   session_id: string
@@ -1022,6 +1030,8 @@ export interface NewSystemPrompt {
  * setting; 0 answers at once, together with waiting messages. `parent_message_id` is the message that it
  * follows: null for the beginning, left out for the current position. `regenerate` is a turn to answer again,
  * instead of a text.
+ * `tools` are the caller's own: a call of one ends the turn, and the next one brings `results`, with or
+ * without a text. Such a message is not queued.
  */
 export interface NewTurnBody {
   text?: string
@@ -1036,6 +1046,8 @@ export interface NewTurnBody {
   models?: string[] | null
   parent_message_id?: string | null
   regenerate?: string | null
+  tools?: OwnToolBody[] | null
+  results?: ResultBody[]
   queue?: boolean
   debounce_ms?: number | null
 }
@@ -1084,6 +1096,13 @@ export type OldResults = 'keep' | 'notice' | 'stub'
 /** Who changed a prefix. */
 export type Origin = 'agent' | 'client' | 'clock' | 'engine' | 'grant' | 'layout' | 'setting' | 'tools' | 'unknown' | 'user'
 
+/** A tool of the caller's. `input_schema` is a JSON schema of type object. */
+export interface OwnToolBody {
+  name: string
+  description?: string
+  input_schema?: Record<string, unknown> | null
+}
+
 /** What a stream sends: one of these. */
 export type Packet =
   | TurnQueued
@@ -1099,6 +1118,7 @@ export type Packet =
   | ToolArgsPacket
   | ToolApprovalPacket
   | ToolVerdictPacket
+  | ToolHandedOut
   | ToolResultPacket
   | SourcePacket
   | CitationPacket
@@ -1184,6 +1204,7 @@ export interface PathTurn {
   model: string
   user_message_id: string
   text: string
+  results: CallResult[]
   sent_at: string
   timezone: string
   documents: Attachment[]
@@ -1533,6 +1554,13 @@ export interface RestrictedUse {
   model: string | null
   input_tokens: number
   output_tokens: number
+}
+
+/** The result of a call that was handed out, as the model is to read it. */
+export interface ResultBody {
+  call_id: string
+  content: string
+  is_error?: boolean
 }
 
 /** The answer to an interrupt: `payload` is {approved, reason}. */
@@ -1888,6 +1916,21 @@ export interface ToolCallPacket {
 }
 
 /**
+ * A call of one of the caller's own tools: the caller runs it. The turn ends, and a next one brings its
+ * result.
+ */
+export interface ToolHandedOut {
+  type: 'tool.handed_out'
+  n: number
+  turn_id: string
+  model_index: number
+  block_index: number | null
+  call_id: string
+  name: string
+  arguments: string
+}
+
+/**
  * The result of a tool, as the model reads it. `seconds`: how long it ran; null if it did not run.
  * `queries`: all queries of a search; `rich`: JSON that people see in addition, such as documents with scores.
  */
@@ -1931,6 +1974,7 @@ export interface Tree {
 /**
  * A turn. Its packets have the whole answer, `answer` the text. `parent_id` is the turn that it follows, null
  * at the beginning; usage and cost are sums over its `runs`. `expired`: its packets are not kept any more.
+ * `results` are those that its caller brought for the calls of that turn; without a text it goes on with them.
  */
 export interface Turn {
   id: string
@@ -1942,6 +1986,7 @@ export interface Turn {
   model: string
   user_message_id: string
   text: string
+  results: CallResult[]
   sent_at: string
   timezone: string
   documents: Attachment[]

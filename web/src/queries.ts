@@ -282,6 +282,7 @@ export function addTurn(client: QueryClient, sent: Sent): void {
     status: 'running',
     model: '',
     text: sent.text,
+    results: [],
     sent_at: started.sent_at,
     timezone: '',
     documents: sent.files.map((file) => ({

@@ -139,6 +139,13 @@ describe('the reducer', () => {
     expect(stateOf(block([said(false), packet(3, { ...result, is_error: true, seconds: null })]), true)).toBe('denied')
   })
 
+  it('says that a call is the caller\'s to run', () => {
+    const handed = { type: 'tool.handed_out' as const, call_id: 'x', name: 'read', arguments: '{"name":"a"}' }
+    const block = replay([packet(1, { type: 'tool.call', call_id: 'x', name: 'read' }), packet(2, handed)]).runs[0]!.blocks[0] as ToolBlock
+    expect(block.args).toBe('{"name":"a"}')
+    expect(stateOf(block, true)).toBe('handed-out')
+  })
+
   it('passes over packets of a newer server', () => {
     expect(reduce(emptyTurn, packet(7, { type: 'compaction.started' as never }))).toEqual({ ...emptyTurn, last: 7 })
   })

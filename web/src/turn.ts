@@ -25,6 +25,8 @@ export interface ToolBlock {
   result: { content: string; isError: boolean; seconds: number | null } | null
   /** Of a call that the user is asked about: where to answer, and what was said. */
   approval: { turnId: string; approved: boolean | null } | null
+  /** The caller runs it: its result comes with the next turn. */
+  handedOut?: boolean
 }
 
 export type Block = ReasoningBlock | TextBlock | ToolBlock
@@ -171,6 +173,7 @@ function apply(view: TurnView, packet: Packet): TurnView {
     case 'tool.args.delta':
     case 'tool.approval':
     case 'tool.verdict':
+    case 'tool.handed_out':
     case 'tool.result':
       return onRun(view, packet.model_index, (run) => ({ ...run, blocks: called(run.blocks, packet) }))
     case 'source': {
@@ -285,6 +288,8 @@ function calledBlock(old: ToolBlock, packet: Called): ToolBlock {
       return { ...old, name: packet.name, args: packet.arguments, approval: { turnId: packet.turn_id, approved: null } }
     case 'tool.verdict':
       return { ...old, approval: { turnId: packet.turn_id, approved: packet.approved } }
+    case 'tool.handed_out':
+      return { ...old, name: packet.name, args: packet.arguments, handedOut: true }
     case 'tool.result': {
       const { content, is_error: isError, seconds = null } = packet
       return { ...old, name: packet.name || old.name, result: { content, isError, seconds } }

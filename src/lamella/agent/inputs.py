@@ -51,6 +51,15 @@ class TurnInput:
     """Texts about knowledge bases that the model sees and its answer must not repeat."""
     sent_before: tuple[datetime, ...] = ()
     """When the newest messages before the history were sent."""
+    stored_id: str = ""
+    """The id under which this part of the turn is stored, if the turn continues an earlier one."""
+    callers: frozenset[str] = frozenset()
+    """The names of the caller's own tools: a call of one is handed to the caller."""
+
+    @property
+    def id(self) -> str:
+        """The id under which it is stored."""
+        return self.stored_id or self.turn.id
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
@@ -75,7 +84,8 @@ class TurnInput:
     @property
     def call_ids(self) -> frozenset[str]:
         """The tool-call ids on the path."""
-        return frozenset(call.id for turn in self.history for step in turn.steps for call in step.calls)
+        turns = (*self.history, self.turn)
+        return frozenset(call.id for turn in turns for step in turn.steps for call in step.calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +140,8 @@ class RunInput:
     """The part of `decisions` that is not stored yet; it is stored with the first request."""
     draft: Draft | None = None
     """The first window, from the check whether the message fits."""
+    most_calls: int | None = None
+    """The most calls of the server's tools."""
 
     @property
     def most(self) -> int:

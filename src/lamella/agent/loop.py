@@ -23,9 +23,10 @@ from lamella.agent.side import DigestSource, digestible, digests_of
 from lamella.agent.steps import StepRequest, StepResult, StepRunner
 from lamella.context.choices import KnownDecisions, pruned_steps
 from lamella.core.decisions import Decision
+from lamella.core.handover import pending
 from lamella.core.json import encode_text
 from lamella.core.messages import Attachment, Step, StopReason, ToolCall, ToolResult
-from lamella.core.packets import ToolApprovalPacket, ToolResultPacket, ToolVerdictPacket
+from lamella.core.packets import ToolApprovalPacket, ToolHandedOut, ToolResultPacket, ToolVerdictPacket
 from lamella.core.records import FoundDocument
 from lamella.core.tokens import TokenCounter
 from lamella.tooling.runner import ToolRunner
@@ -38,6 +39,9 @@ NOT_ACTING = (
 )
 
 LIMIT_REACHED = "The limit of steps for this turn is reached; this call did not run."
+CALLS_REACHED = "The limit of calls for this request is reached; this call did not run."
+NONE_ALLOWED = "This request allows no calls; this call did not run."
+NO_OBJECT = "The arguments are not a JSON object, so this call was not made: {written}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,10 @@ class Loop:
         self._hooks = hooks
         self._emitter = emitter
         self._container = container
-        self._steps: tuple[Step, ...] = ()
+        self._steps = turn.turn.steps
+        self._before = len(self._steps)
+        self._ran = 0
+        """The calls of the server's tools so far."""
         self._citations = CitationWatch(turn.attachments)
         self._documents = KeptDocuments(hooks, services.counter)
         self._runner = StepRunner(turn, run, services, hooks, emitter, container, self._citations, line)
@@ -94,7 +101,7 @@ class Loop:
         return self._runner.has_shown
 
     async def run(self) -> StopReason:
-        """Run until the model answers without a call, and report an incomplete answer.
+        """Run until the model answers without a call, or calls a tool of the caller; and report an incomplete answer.
 
         Raises `ContextLengthExceeded` or a `ProviderError`.
         """
@@ -107,11 +114,12 @@ class Loop:
             if closed.cut and cut_before:
                 raise no_room_for_calls(closed.step, closed.cut, self._run.model.facts.name, most)
             cut_before = bool(closed.cut)
-            is_over = not closed.step.calls or closed.step.stop_reason is StopReason.REFUSAL
+            is_handed = bool(pending(self._steps))
+            is_over = is_handed or not closed.step.calls or closed.step.stop_reason is StopReason.REFUSAL
             if is_over:
                 await self._digest()
             if is_over or last:
-                partial = partial_of(closed.step, closed.why, most)
+                partial = partial_of(closed.step, closed.why, most) if not is_handed else None
                 if partial is not None:
                     self._emitter.emit(partial)
                 return closed.step.stop_reason if is_over else StopReason.END_TURN
@@ -124,7 +132,7 @@ class Loop:
         """
         turns = (replace(self._turn.turn, steps=self._steps),)
         stubs = pruned_steps(turns, KnownDecisions(self._run.model.facts.name, self.decisions).boundary(turns))
-        whole = [step for step in self._steps if step.id not in stubs]
+        whole = [step for step in self._steps[self._before :] if step.id not in stubs]
         wanted = digestible(whole, self._turn.tools)
         if wanted:
             source = DigestSource(self._turn, self._run, self._services, self._hooks, self._container)
@@ -134,6 +142,8 @@ class Loop:
         run = self._run
         forbids = last and tool_choice_is_free(run.model, run.sampling)
         sampling = replace(run.sampling, tool_choice="none") if forbids else run.sampling
+        if index and sampling.forced:
+            sampling = replace(sampling, tool_choice="auto")
         result = await self._runner.ask(StepRequest(index, self._steps, sampling, last))
         return await self._finish(result, last=last)
 
@@ -169,10 +179,15 @@ class Loop:
         running = []
         for call in calls:
             refusal = self._refusal(call, step, last=last)
-            if refusal is None:
-                running.append(call)
-            else:
+            if refusal is not None:
                 done(ToolResult(call.id, call.name, refusal, is_error=True))
+            elif call.name in self._turn.callers:
+                handed = ToolHandedOut(call_id=call.id, name=call.name, arguments=call.arguments)
+                self._emitter.emit(handed, block_of[call.id])
+                step.stop_reason = StopReason.TOOL_CALLS
+            else:
+                running.append(call)
+                self._ran += 1
         if not running:
             return
         attachments = (*self._turn.attachments, *self._documents.kept)
@@ -205,8 +220,15 @@ class Loop:
             return REFUSED_CALL
         if last:
             return LIMIT_REACHED
+        if self._run.sampling.tool_choice == "none":
+            return NONE_ALLOWED
         if call.id in step.cut_calls:
             return CUT_CALL.format(most=f"{self._run.sampling.max_output:,}")
+        if call.name in self._turn.callers:
+            written = step.malformed.get(call.id)
+            return None if written is None else NO_OBJECT.format(written=written[:200])
+        if self._run.most_calls is not None and self._ran >= self._run.most_calls:
+            return CALLS_REACHED
         if not self._hooks.may_act(self._run.id) and self._services.registry.acts_unasked(call.name):
             return NOT_ACTING
         return None

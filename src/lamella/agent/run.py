@@ -126,7 +126,7 @@ async def _answer(turn: TurnInput, run: Run, services: AgentServices, emitter: E
         run.error = error
         return "error"
     except Exception:  # the border where a run's failure becomes a packet; the cause is in the log
-        log.exception("run failed", run_id=run.id, turn_id=turn.turn.id)
+        log.exception("run failed", run_id=run.id, turn_id=turn.id)
         run.error = LamellaError("The turn failed inside the server.", hint="The server's log has the cause.")
         return "error"
     run.status = TurnStatus.FINISHED
@@ -268,7 +268,8 @@ class AgentRun:
     @property
     def turn(self) -> Turn:
         """The turn with the steps that were made so far, each with its text, calls and results."""
-        return replace(self._turn.turn, steps=self._run.container.steps, status=self._run.status)
+        steps = (*self._turn.turn.steps, *self._run.container.steps)
+        return replace(self._turn.turn, steps=steps, status=self._run.status)
 
     @property
     def text(self) -> str:

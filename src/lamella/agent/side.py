@@ -158,7 +158,7 @@ async def _ask(one: Digestible, number: int, source: DigestSource) -> str:
     identity = RequestIdentity(
         id=source.services.ids.new("req"),
         conversation_id=turn.conversation_id,
-        turn_id=turn.turn.id,
+        turn_id=turn.id,
         run_id=source.run.id,
         step=number,
         purpose="digest",

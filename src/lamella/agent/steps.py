@@ -188,7 +188,7 @@ class StepRunner:
         try:
             compacted = await self._hooks.compact(self._run.model.facts.name)
         except LamellaError as error:
-            log.warning("a running turn was not compacted", turn_id=self._turn.turn.id, error=error.message)
+            log.warning("a running turn was not compacted", turn_id=self._turn.id, error=error.message)
             return
         if compacted is not None:
             history, summaries, sent = compacted.history, compacted.summaries, compacted.sent_before
@@ -333,7 +333,7 @@ class StepRunner:
         identity = RequestIdentity(
             id=self._services.ids.new("req"),
             conversation_id=turn.conversation_id,
-            turn_id=turn.turn.id,
+            turn_id=turn.id,
             run_id=run.id,
             step=step.index,
             purpose="chat",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -10,10 +11,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from lamella.commands.parse import TypedCommand, parse
 from lamella.core.agents import DynamicBlock
 from lamella.core.errors import InvalidRequest
-from lamella.core.json import JsonObject
+from lamella.core.json import JsonObject, encode_text
+from lamella.core.messages import ToolResult, ToolSpec
 from lamella.core.models import effort_named
-from lamella.core.records import UNCHANGED, Choices, Unchanged
+from lamella.core.records import UNCHANGED, AnswerChoices, Choices, Unchanged
 from lamella.core.settings import EngineSettings
+from lamella.tooling.arguments import wrong_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,9 @@ class ExecutionRequest:
 
     `kb_meta_prompt` is the block about knowledge bases: "" for none, None lets the server write it. `dynamic_context`
     are the caller's own blocks, None for none.
+
+    `tools` are the caller's own: a call of one ends the turn, and the caller's next request brings its result in
+    `results`, with or without a text. None: those of the turn that it continues. `answer` says how to answer.
 
     `metadata` are the caller's pairs, which models do not see. `extra_fields` are unknown fields, and `body_fields` the
     other fields of an OpenAI request: both are kept, so that a request converts to its other form and back without
@@ -45,6 +51,9 @@ class ExecutionRequest:
     knowledge_base_ids: tuple[str, ...] = ()
     kb_meta_prompt: str | None = None
     dynamic_context: tuple[str, ...] | None = ()
+    tools: tuple[ToolSpec, ...] | None = None
+    results: tuple[ToolResult, ...] = ()
+    answer: AnswerChoices = field(default_factory=AnswerChoices)
     metadata: Mapping[str, str] = field(default_factory=dict)
     extra_fields: JsonObject = field(default_factory=dict)
     body_fields: JsonObject = field(default_factory=dict)
@@ -67,7 +76,7 @@ class Message:
     `dynamic` are the caller's blocks of dynamic context. `blocks` are the deployment's; they come first and may differ
     when a message is sent again. Empty ones are left out. `choices` hold for this message's turn only.
     `parent_message_id` is the message or run that it follows: None for the beginning, UNCHANGED for the current
-    position. `sent_at` is set if it was sent earlier than now.
+    position. `sent_at` is set if it was sent earlier than now. `tools` and `results`: see `core.messages.UserMessage`.
     """
 
     text: str
@@ -80,11 +89,38 @@ class Message:
     choices: Choices = field(default_factory=Choices)
     parent_message_id: str | Unchanged | None = UNCHANGED
     sent_at: datetime | None = None
+    tools: tuple[ToolSpec, ...] | None = None
+    results: tuple[ToolResult, ...] = ()
+
+    @property
+    def continues(self) -> bool:
+        """Whether it continues the turn before: it has results and says nothing."""
+        return bool(self.results) and not self.text
 
     @property
     def context(self) -> tuple[DynamicBlock, ...]:
-        """All blocks of the dynamic context, in order."""
-        return (*self.blocks, *sent_along(self.dynamic))
+        """All blocks of the dynamic context, in order. A turn that is continued has the server's already, so only what
+        no answer may repeat holds of them.
+        """
+        blocks = (replace(block, text="") for block in self.blocks) if self.continues else self.blocks
+        return (*blocks, *sent_along(self.dynamic))
+
+
+_OWN_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def own_tool(name: str, description: str, schema: JsonObject | None, param: str) -> ToolSpec:
+    """A tool of the caller's; `schema` None takes no arguments.
+
+    Raises `InvalidRequest` for a name or a schema that providers would refuse.
+    """
+    text = encode_text({"type": "object", "properties": {}} if schema is None else schema)
+    if not _OWN_NAME.fullmatch(name):
+        hint = "Use up to 64 letters, digits, _ and -."
+        raise InvalidRequest(f"“{name[:80]}” is no name of a tool.", hint=hint, param=f"{param}.name")
+    if wrong := wrong_schema(text):
+        raise InvalidRequest(f"The tool “{name}”: {wrong}.", hint="Correct its schema.", param=param)
+    return ToolSpec(name, description, text)
 
 
 def sent_along(texts: Iterable[str]) -> tuple[DynamicBlock, ...]:
@@ -143,6 +179,7 @@ class OutgoingMessage:
             request.agent_id,
             effort_named(request.thinking_effort) if request.thinking_effort is not None else None,
             request.knowledge_base_ids,
+            request.answer,
         )
         message = Message(
             text=request.text,
@@ -153,6 +190,8 @@ class OutgoingMessage:
             dynamic=request.dynamic_context or (),
             choices=choices,
             parent_message_id=request.parent_message_id,
+            tools=request.tools,
+            results=request.results,
         )
         return cls(message, AT_ONCE, is_literal=True, kb_meta_prompt=request.kb_meta_prompt)
 
@@ -191,11 +230,19 @@ def read_message(message: Message, usages: Mapping[str, str]) -> Message | Typed
 
 def checked(message: Message) -> str:
     """The message's text; raises `InvalidRequest` for a message that can't be sent."""
-    if not message.text.strip():
+    if not message.text.strip() and not message.continues:
         raise InvalidRequest("The message is empty.", hint="Write something; files go with a message.", param="text")
     _must_be_unicode(message.text, "message", "text")
     for block in message.context:
         _must_be_unicode(block.text, "dynamic context", "dynamic_context")
+    for result in message.results:
+        _must_be_unicode(result.content, "result", "results")
+    if message.continues and message.file_ids:
+        raise InvalidRequest("Results come without files.", hint="Send the files with a text.", param="file_ids")
+    if len(message.models) > 1 and (message.tools or message.results):
+        raise InvalidRequest(
+            "Tools of your own are called by one model.", hint="Name one model, or send no tools.", param="models"
+        )
     if len(message.file_ids) > MAX_FILES:
         raise InvalidRequest(
             f"A message can have {MAX_FILES} files at most.", hint="Send the others along next.", param="file_ids"

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from lamella.chat.queued import QueuedContent, sent_of
 from lamella.core.errors import ServerStopping
+from lamella.core.handover import pending
 from lamella.core.messages import AnswerPart, Reasoning, Text, ToolCall, ToolResult, TurnStatus
 from lamella.core.packets import (
     CommandPacket,
@@ -22,6 +23,7 @@ from lamella.core.packets import (
     TextPacket,
     ToolArgsPacket,
     ToolCallPacket,
+    ToolHandedOut,
     ToolResultPacket,
     TurnFinished,
     TurnQueued,
@@ -138,9 +140,13 @@ def _of_run(run: RunRecord) -> Iterator[Packet]:
     block = 0
     for step in run.steps:
         results = {result.call_id: result for result in step.results}
+        handed = {call.id for call in pending(run.steps)} if step is run.steps[-1] else set()
         for part in step.parts:
             for packet in _of_part(part, results):
                 yield structs.replace(packet, model_index=run.index, block_index=block)
+            if isinstance(part, ToolCall) and part.id in handed:
+                handed_out = ToolHandedOut(call_id=part.id, name=part.name, arguments=part.arguments)
+                yield structs.replace(handed_out, model_index=run.index, block_index=block)
             block += 1
     status = run.steps[-1].stop_reason.value if run.steps and run.error is None else "error"
     error, usage = dict(run.error) if run.error is not None else None, UsageBody.of(run.usage)

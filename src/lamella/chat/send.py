@@ -124,7 +124,7 @@ class Sender:
                 return await self.send(identity, conversation_id, outgoing, incoming)
         caller, key = identity.caller, outgoing.message.key
         read: Message | TypedCommand = outgoing.message
-        if not outgoing.is_literal and outgoing.regenerate is None:
+        if not outgoing.is_literal and outgoing.regenerate is None and not outgoing.message.continues:
             read = self.read(outgoing.message)
         if isinstance(read, TypedCommand):
             incoming.end()
@@ -135,7 +135,9 @@ class Sender:
         if outgoing.regenerate is not None:
             read = await self.again(caller, conversation_id, outgoing.regenerate, read)
         message = await self._contexts.added(identity, conversation_id, read, outgoing.kb_meta_prompt)
-        return await self.submit(caller, conversation_id, message, outgoing.patience, incoming)
+        # Its caller waits for an answer, or for a call: nothing of it is a row of the queue.
+        patience = AT_ONCE if message.tools or message.results else outgoing.patience
+        return await self.submit(caller, conversation_id, message, patience, incoming)
 
     async def preview(self, identity: Identity, conversation_id: str, message: Message) -> Preview:
         """The request that this message would make; nothing is stored and nothing is sent. Raises as `send` does."""
@@ -303,7 +305,9 @@ class Sender:
                 param="regenerate",
             )
         files = tuple(attachment.file_id for attachment in turn.attachments)
-        return replace(message, text=turn.text, file_ids=files, parent_message_id=turn.parent.run_id)
+        again = replace(message, text=turn.text, file_ids=files, parent_message_id=turn.parent.run_id)
+        tools = turn.tools if message.tools is None else message.tools
+        return replace(again, tools=tools, results=turn.results)
 
     async def _claim(self, caller: Caller, new: NewTurn, message: Message) -> str:
         """Bind the message's key to the new turn's id, or return the id that the same message had before."""
@@ -330,10 +334,12 @@ class Sender:
             text=text,
             sent_at=local(now, message.timezone),
             timezone=message.timezone,
-            tokens=await self._count(text),
+            tokens=await self._count(text or "\n".join(result.content for result in message.results)),
             file_ids=message.file_ids,
             dynamic=joined(message.context),
             choices=message.choices,
+            tools=message.tools,
+            results=message.results,
         )
 
     async def _count(self, text: str) -> int:

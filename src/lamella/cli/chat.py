@@ -39,6 +39,7 @@ from lamella.core.packets import (
     SourcePacket,
     TextPacket,
     ToolCallPacket,
+    ToolHandedOut,
     ToolResultPacket,
     TurnFinished,
     TurnQueued,
@@ -362,6 +363,8 @@ class _Shown:
                 self._write(text, dim=True)
             case ToolCallPacket(name=name):
                 self._write(f"[{name} …]", dim=True)
+            case ToolHandedOut():
+                self._write(" handed to the caller", dim=True)
             case ToolResultPacket(content=content, is_error=is_error):
                 self._write(f" {'failed: ' + content if is_error else f'{len(content):,} characters'}", dim=True)
             case TurnQueued(position=place, due_at=due):

@@ -22,6 +22,7 @@ from lamella.core.counting import ApproximateCounter, count_tokens
 from lamella.core.json import decode_arguments, encode_text
 from lamella.core.messages import (
     Step,
+    StopReason,
     ToolCall,
     ToolResult,
     Turn,
@@ -253,6 +254,8 @@ def _clipped(text: str, room: int) -> str:
 
 
 INTERRUPTED = "This call was interrupted; it has no result."
+NOT_ANSWERED = "No result came for this call."
+"""The result of a call that was handed to a caller, who went on without an answer to it."""
 NO_LONGER_THERE = "The result of this call is no longer available. Call the tool again if it is needed."
 """Replaces every tool result of an earlier turn in layout `onyx`."""
 
@@ -312,11 +315,13 @@ def cut_to(result: ToolResult, tokens: int, *, readable: bool = False) -> Result
 def results_of(step: Step) -> tuple[ToolResult, ...]:
     """Exactly one result for each call, in the order of the calls; a missing one reads "interrupted" (law 5)."""
     given = {result.call_id: result for result in step.results}
-    return tuple(given.get(call.id) or _interrupted(call) for call in step.calls)
+    return tuple(given.get(call.id) or _missing(call, step) for call in step.calls)
 
 
-def _interrupted(call: ToolCall) -> ToolResult:
-    return ToolResult(call.id, call.name, INTERRUPTED, is_error=True)
+def _missing(call: ToolCall, step: Step) -> ToolResult:
+    """The result of a call that has none: it was handed out in a step that ended, or was cut off with its step."""
+    text = NOT_ANSWERED if step.stop_reason is StopReason.TOOL_CALLS else INTERRUPTED
+    return ToolResult(call.id, call.name, text, is_error=True)
 
 
 def cut_results(step: Step, cuts: Iterable[ResultCut], *, readable: bool = False) -> tuple[ToolResult, ...]:
@@ -394,7 +399,7 @@ def _instead(step: Step, text: str | None) -> tuple[ToolResult, ...]:
     return tuple(
         ToolResult(call.id, call.name, given[call.id].digest or text or call.name)
         if call.id in given
-        else _interrupted(call)
+        else _missing(call, step)
         for call in step.calls
     )
 

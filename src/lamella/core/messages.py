@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,22 @@ StoredPart = AnswerPart | ToolResult
 Part = StoredPart | Image
 
 
+WhenOld = Literal["prune", "summarize", "digest"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it. `input_schema` is the JSON text of its schema, with keys in a fixed order.
+
+    `when_old` says what replaces its old results; models do not see it.
+    """
+
+    name: str
+    description: str
+    input_schema: str
+    when_old: WhenOld = "prune"
+
+
 @dataclass(frozen=True, slots=True)
 class Attachment:
     """A file or document attached at one point in time, before its user message, with its number in the conversation.
@@ -111,6 +128,10 @@ class UserMessage:
     `dynamic` is the dynamic context sent with this message, "" for none. `dynamic_whys` has the reason of each block;
     models do not see it. `made_from` are the knowledge bases whose restricted content the dynamic context contains;
     `withheld` are those because of which it is no longer shown.
+
+    `tools` are the caller's own, which may be called in this turn; None if it named none. `results` are those of the
+    calls that the answer before handed to the caller. A message of results alone has no text, and continues that
+    answer's turn (`core.handover`).
     """
 
     id: str
@@ -123,6 +144,13 @@ class UserMessage:
     dynamic_whys: tuple[str, ...] = ()
     made_from: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+    tools: tuple[ToolSpec, ...] | None = None
+    results: tuple[ToolResult, ...] = ()
+
+    @property
+    def continues(self) -> bool:
+        """Whether it continues the turn before: it has results and says nothing."""
+        return bool(self.results) and not self.text
 
     @property
     def files(self) -> tuple[Attachment, ...]:
@@ -191,9 +219,19 @@ class TurnStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """From a user message to the final answer."""
+    """From a user message to the final answer.
+
+    A turn whose calls a caller answers is stored as several: `id` is the first, `last` the newest of those that
+    continue it, or "". Its steps are those of all.
+    """
 
     id: str
     user: UserMessage
     steps: tuple[Step, ...] = ()
     status: TurnStatus = TurnStatus.RUNNING
+    last: str = ""
+
+    @property
+    def ends_with(self) -> str:
+        """The stored turn that it ends with."""
+        return self.last or self.id

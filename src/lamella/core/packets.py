@@ -151,6 +151,14 @@ class ToolVerdictPacket(Packet, frozen=True, kw_only=True, tag="tool.verdict"):
     approved: bool
 
 
+class ToolHandedOut(Packet, frozen=True, kw_only=True, tag="tool.handed_out"):
+    """A call of one of the caller's own tools: the caller runs it. The turn ends, and a next one brings its result."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
 class ToolResultPacket(Packet, frozen=True, kw_only=True, tag="tool.result"):
     """The result of a tool, as the model reads it. `seconds`: how long it ran; null if it did not run.
 
@@ -334,6 +342,7 @@ AnyPacket = (
     | ToolArgsPacket
     | ToolApprovalPacket
     | ToolVerdictPacket
+    | ToolHandedOut
     | ToolResultPacket
     | SourcePacket
     | CitationPacket

@@ -10,6 +10,8 @@ from typing import Literal
 from lamella.core.caching import Ttl as Ttl
 from lamella.core.json import JsonObject, digest, encode
 from lamella.core.messages import Part
+from lamella.core.messages import ToolSpec as ToolSpec
+from lamella.core.messages import WhenOld as WhenOld
 from lamella.core.models import OFF
 
 
@@ -59,22 +61,6 @@ class SeedMarker(StrEnum):
 Role = Literal["system", "user", "assistant", "tool"]
 
 
-WhenOld = Literal["prune", "summarize", "digest"]
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
-    """A tool as the model sees it. `input_schema` is the JSON text of its schema, with keys in a fixed order.
-
-    `when_old` says what replaces its old results; models do not see it.
-    """
-
-    name: str
-    description: str
-    input_schema: str
-    when_old: WhenOld = "prune"
-
-
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
     """One message of the window."""
@@ -114,15 +100,32 @@ class Sampling:
 
     `thinking_effort` is in its canonical form (`core.models`). `drop_unbound_thinking` asks the provider to drop
     thinking whose prefix changed instead of refusing the request. `images`: the window has a picture. `compared_with`
-    is the provider's id of an earlier answer, for a cache diagnosis; it does not affect the cache.
+    is the provider's id of an earlier answer, for a cache diagnosis; it does not affect the cache. `tool_choice` is
+    `auto`, `none`, `required`, or `function NAME`. `schema` is the JSON text of `{name, schema, strict}` that the
+    answer follows, "" for none. `temperature` and `top_p` None are the provider's defaults.
     """
 
     max_output: int
     thinking_effort: str = OFF
     drop_unbound_thinking: bool = False
-    tool_choice: Literal["auto", "none"] = "auto"
+    tool_choice: str = "auto"
     images: bool = False
     compared_with: str | None = None
+    parallel_calls: bool = True
+    temperature: float | None = None
+    top_p: float | None = None
+    schema: str = ""
+
+    @property
+    def forced(self) -> bool:
+        """Whether the model must call a tool."""
+        return self.tool_choice not in ("auto", "none")
+
+    @property
+    def forced_tool(self) -> str | None:
+        """The one tool that the model must call."""
+        kind, _, name = self.tool_choice.partition(" ")
+        return name if kind == "function" else None
 
 
 @dataclass(frozen=True, slots=True)

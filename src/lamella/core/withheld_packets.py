@@ -33,6 +33,7 @@ from lamella.core.packets import (
     TextPacket,
     ToolApprovalPacket,
     ToolArgsPacket,
+    ToolHandedOut,
     ToolResultPacket,
     decode_packet,
     encode_packet,
@@ -98,7 +99,7 @@ def _held_back(packet: AnyPacket, run: _Run, closed: Collection[str]) -> Packet 
             return packet
         case TextPacket():
             return replace(packet, text=WITHHELD_ANSWER) if packet.block_index not in run.blocks else None
-        case ToolApprovalPacket():
+        case ToolApprovalPacket() | ToolHandedOut():
             return replace(packet, arguments="{}")
         case ReasoningPacket() | ToolArgsPacket() | SourcePacket() | CitationPacket():
             return None

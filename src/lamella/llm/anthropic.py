@@ -7,7 +7,7 @@ from typing import Any
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
-from lamella.core.json import Json, encode_text
+from lamella.core.json import Json, decode_object, encode_text
 from lamella.core.messages import StopReason
 from lamella.core.models import ModelFacts, RequestedThinking, Thinking, asked_thinking
 from lamella.core.ports import ChatModel
@@ -19,7 +19,7 @@ from lamella.llm.failures import MALFORMED, in_stream, said_in
 from lamella.llm.fields import ANTHROPIC_FIELD, anthropic_diagnosis, count_of, index_of, name_of, part, plain
 from lamella.llm.retry import retrying
 from lamella.llm.streaming import NO_HEADERS, ProviderClient, VendorApi, json_of
-from lamella.llm.wire_blocks import wire_segments
+from lamella.llm.wire_blocks import randomness, wire_segments
 
 PROVIDER = "Anthropic"
 API = VendorApi(PROVIDER, "request-id", "ANTHROPIC_API_KEY")
@@ -74,8 +74,9 @@ class AnthropicModel:
         """See `ChatModel.request`."""
         head: dict[str, Json] = {"model": prompt.model, "max_tokens": prompt.sampling.max_output, "stream": True}
         head |= self._thinking(prompt.sampling)
-        if prompt.sampling.tool_choice == "none" and any(block.level == "tools" for block in blocks):
-            head["tool_choice"] = {"type": "none"}
+        head |= randomness(prompt.sampling)
+        if any(block.level == "tools" for block in blocks) and (choice := _tool_choice(prompt.sampling)):
+            head["tool_choice"] = choice
         if self.facts.diagnoses and prompt.sampling.compared_with is not None:
             head[ANTHROPIC_FIELD] = {"previous_message_id": prompt.sampling.compared_with}
         if self.facts.clears_system_messages and any(_is_late_system(block) for block in blocks):
@@ -92,11 +93,12 @@ class AnthropicModel:
             asked = self._asked(sampling)
             level = asked.level or self.facts.default_effort
             changed["thinking"] = [not asked.without, asked.budget, level]
-        if sampling.tool_choice == "none":
-            changed["tool_choice"] = "none"
+        if choice := _tool_choice(sampling):
+            changed["tool_choice"] = choice
         if sampling.images:
             changed["images"] = True
-        return {"messages": encode_text(changed)} if changed else {}
+        found: dict[Level, str] = {"messages": encode_text(changed)} if changed else {}
+        return found | ({"system": sampling.schema} if sampling.schema else {})
 
     def _asked(self, sampling: Sampling) -> RequestedThinking:
         return asked_thinking(self.facts, sampling.thinking_effort, sampling.max_output)
@@ -105,13 +107,19 @@ class AnthropicModel:
         """The request's thinking parameters. Without an effort it is disabled, if the model allows that."""
         asked, drops = self._asked(sampling), sampling.drop_unbound_thinking
         adaptive: dict[str, Json] = {"type": "adaptive"} | (dict(DROP) if drops else {})
+        output: dict[str, Json] = {}
+        if sampling.schema:
+            output["format"] = {"type": "json_schema", "schema": decode_object(sampling.schema)["schema"]}
         if asked.budget:
-            return {"thinking": {"type": "enabled", "budget_tokens": asked.budget}}
-        if asked.level:
-            return {"thinking": adaptive, "output_config": {"effort": asked.level}}
-        if asked.without:
-            return {"thinking": {"type": "disabled"}}
-        return {"thinking": adaptive} if drops and self.facts.thinking is Thinking.ALWAYS else {}
+            thinking: Json = {"type": "enabled", "budget_tokens": asked.budget}
+        elif asked.level:
+            thinking, output = adaptive, {"effort": asked.level, **output}
+        elif asked.without:
+            thinking = {"type": "disabled"}
+        else:
+            thinking = adaptive if drops and self.facts.thinking is Thinking.ALWAYS else None
+        head: dict[str, Json] = {"thinking": thinking} if thinking else {}
+        return head | {"output_config": output} if output else head
 
     def body(self, request: WireRequest) -> dict[str, object]:
         """See `ChatModel.body`."""
@@ -134,6 +142,18 @@ class AnthropicModel:
     async def close(self) -> None:
         """See `ChatModel.close`."""
         await self._client.close()
+
+
+def _tool_choice(sampling: Sampling) -> dict[str, Json]:
+    """Which tools must or must not be called; {} is the default. A model that may call one at a time is told here."""
+    name, alone = sampling.forced_tool, {} if sampling.parallel_calls else {"disable_parallel_tool_use": True}
+    if sampling.tool_choice == "none":
+        return {"type": "none"}
+    if name is not None:
+        return {"type": "tool", "name": name, **alone}
+    if sampling.forced:
+        return {"type": "any", **alone}
+    return {"type": "auto", **alone} if alone else {}
 
 
 def _betas(request: WireRequest) -> dict[str, str]:

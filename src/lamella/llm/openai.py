@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.errors import ProviderRefusedRequest
-from lamella.core.json import Json, encode_text
+from lamella.core.json import Json, decode_object, encode_text
 from lamella.core.messages import StopReason
 from lamella.core.models import Markers, ModelFacts, Thinking, WireProtocol, asked_thinking
 from lamella.core.ports import ChatModel
@@ -21,7 +21,7 @@ from lamella.llm.fields import count_of, index_of, part, plain
 from lamella.llm.openai_wire import blocks_of, body_of
 from lamella.llm.retry import retrying
 from lamella.llm.streaming import NO_HEADERS, ProviderClient, VendorApi, json_of
-from lamella.llm.wire_blocks import wire_segments
+from lamella.llm.wire_blocks import randomness, wire_segments
 
 PROVIDER = "OpenAI"
 API = VendorApi(PROVIDER, "x-request-id", "OPENAI_API_KEY")
@@ -39,12 +39,21 @@ def object_of(event: StreamEvent) -> Any:
     return data
 
 
-def effort_salts(facts: ModelFacts, effort: Json) -> Mapping[Level, str]:
-    """The effort changes the whole prefix; tool choice and pictures do not."""
-    if facts.thinking is Thinking.NONE:
-        return {}
-    said = encode_text(effort or facts.default_effort)
-    return {"tools": said, "system": said}
+def sampling_salts(facts: ModelFacts, effort: Json, sampling: Sampling) -> Mapping[Level, str]:
+    """Effort, schema and parallel calls change the whole prefix; tool choice and pictures do not."""
+    said = encode_text(effort or facts.default_effort) if facts.thinking is not Thinking.NONE else ""
+    said += sampling.schema + ("" if sampling.parallel_calls else " alone")
+    return {"tools": said, "system": said} if said else {}
+
+
+def tool_settings(sampling: Sampling, named: Callable[[str], Json]) -> dict[str, Json]:
+    """How tools may be called, if not as by default. `named` is the choice of one tool by its name."""
+    name, found = sampling.forced_tool, dict[str, Json]()
+    if sampling.tool_choice != "auto":
+        found["tool_choice"] = named(name) if name is not None else sampling.tool_choice
+    if not sampling.parallel_calls:
+        found["parallel_tool_calls"] = False
+    return found
 
 
 _STOPS = {
@@ -91,13 +100,17 @@ class OpenAIModel:
         head |= self._effort(prompt.sampling)
         if self.facts.markers is Markers.OPENAI:
             head["prompt_cache_options"] = {"mode": "explicit", "ttl": "30m"}
-        if prompt.sampling.tool_choice == "none" and any(block.level == "tools" for block in blocks):
-            head["tool_choice"] = "none"
+        head |= randomness(prompt.sampling)
+        if prompt.sampling.schema:
+            schema = decode_object(prompt.sampling.schema)
+            head["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if any(block.level == "tools" for block in blocks):
+            head |= tool_settings(prompt.sampling, lambda name: {"type": "function", "function": {"name": name}})
         return WireRequest(head, blocks, tuple(markers), prompt.made_from)
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
         """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not."""
-        return effort_salts(self.facts, self._effort(sampling).get("reasoning_effort"))
+        return sampling_salts(self.facts, self._effort(sampling).get("reasoning_effort"), sampling)
 
     def _effort(self, sampling: Sampling) -> dict[str, Json]:
         level = asked_thinking(self.facts, sampling.thinking_effort, sampling.max_output).level

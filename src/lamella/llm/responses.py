@@ -8,7 +8,7 @@ from typing import Any
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
-from lamella.core.json import Json
+from lamella.core.json import Json, decode_object
 from lamella.core.messages import StopReason
 from lamella.core.models import Markers, ModelFacts, Thinking, WireProtocol, asked_thinking
 from lamella.core.ports import ChatModel
@@ -17,11 +17,11 @@ from lamella.core.tokens import Usage
 from lamella.llm.event_stream import StreamEvent
 from lamella.llm.failures import in_stream
 from lamella.llm.fields import OPENAI_FIELD, count_of, index_of, name_of, openai_diagnosis, part, plain, word
-from lamella.llm.openai import API, FILTERED, PROVIDER, effort_salts, object_of
+from lamella.llm.openai import API, FILTERED, PROVIDER, object_of, sampling_salts, tool_settings
 from lamella.llm.responses_wire import BETWEEN_SUMMARIES, ReasoningSeal, blocks_of, body_of
 from lamella.llm.retry import retrying
 from lamella.llm.streaming import NO_HEADERS, ProviderClient
-from lamella.llm.wire_blocks import wire_segments
+from lamella.llm.wire_blocks import randomness, wire_segments
 
 COUNTED = ("model", "input", "tools", "tool_choice", "reasoning")
 """Fields of a body that the counting endpoint accepts."""
@@ -68,13 +68,16 @@ class ResponsesModel:
             head["reasoning"] = {**self._effort(prompt.sampling), "summary": "auto"}
         if self.facts.markers is Markers.OPENAI:
             head["prompt_cache_options"] = {"mode": "explicit", "ttl": "30m", **self._comparison(prompt.sampling)}
-        if prompt.sampling.tool_choice == "none" and any(block.level == "tools" for block in blocks):
-            head["tool_choice"] = "none"
+        head |= randomness(prompt.sampling)
+        if prompt.sampling.schema:
+            head["text"] = {"format": {"type": "json_schema", **decode_object(prompt.sampling.schema)}}
+        if any(block.level == "tools" for block in blocks):
+            head |= tool_settings(prompt.sampling, lambda name: {"type": "function", "name": name})
         return WireRequest(head, blocks, tuple(markers), prompt.made_from)
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:
         """See `ChatModel.salts`: the effort changes the whole prefix; tool choice and pictures do not."""
-        return effort_salts(self.facts, self._effort(sampling).get("effort"))
+        return sampling_salts(self.facts, self._effort(sampling).get("effort"), sampling)
 
     def _comparison(self, sampling: Sampling) -> dict[str, Json]:
         """The earlier answer with which the provider compares the prompt."""

@@ -11,7 +11,7 @@ from lamella.core.caching import Ttl
 from lamella.core.clock import Clock, SystemClock
 from lamella.core.deltas import Delta
 from lamella.core.errors import InvalidRequest, LamellaError, ProviderRefusedRequest, ProviderStreamBroken
-from lamella.core.json import Json, encode
+from lamella.core.json import Json, decode_object, encode
 from lamella.core.messages import StopReason, ToolCall
 from lamella.core.models import Markers, ModelFacts, Price
 from lamella.core.ports import OpenModel
@@ -19,7 +19,7 @@ from lamella.core.prompt import Level, Marker, Prompt, Sampling, WireBlock, Wire
 from lamella.core.tokens import Usage
 from lamella.llm.anthropic_wire import blocks_of, body_of
 from lamella.llm.fields import ANTHROPIC_FIELD
-from lamella.llm.wire_blocks import wire_segments
+from lamella.llm.wire_blocks import randomness, wire_segments
 
 FACTS = ModelFacts(
     name="scripted",
@@ -110,8 +110,11 @@ class ScriptedModel:
         head: dict[str, Json] = {"model": prompt.model, "max_tokens": prompt.sampling.max_output, "stream": True}
         if self.facts.diagnoses and prompt.sampling.compared_with is not None:
             head[ANTHROPIC_FIELD] = {"previous_message_id": prompt.sampling.compared_with}
-        if prompt.sampling.tool_choice == "none":
-            head["tool_choice"] = {"type": "none"}
+        head |= randomness(prompt.sampling)
+        if prompt.sampling.schema:
+            head["output_config"] = {"format": decode_object(prompt.sampling.schema)}
+        if prompt.sampling.tool_choice != "auto":
+            head["tool_choice"] = {"type": prompt.sampling.tool_choice}
         return WireRequest(head, blocks, tuple(markers), prompt.made_from)
 
     def salts(self, sampling: Sampling) -> Mapping[Level, str]:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
-from lamella.core.prompt import Level, Segment, WireBlock, Wired
+from lamella.core.json import Json
+from lamella.core.prompt import Level, Sampling, Segment, WireBlock, Wired
 
 _ORDER: dict[Level, int] = {"tools": 0, "system": 1, "messages": 2}
 
@@ -66,3 +67,9 @@ def wire_tool_name(name: str, longest: int) -> str:
     if _PLAIN.fullmatch(name) and len(name) <= longest:
         return name
     return _OTHERS.sub("_", name)[:longest] or "_"
+
+
+def randomness(sampling: Sampling) -> dict[str, Json]:
+    """The fields of a request that every vendor calls alike; none of them is part of a cache key."""
+    asked = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+    return {name: value for name, value in asked.items() if value is not None}

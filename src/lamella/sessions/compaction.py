@@ -146,7 +146,7 @@ class _Plan:
     def left(self, sessions: Sequence[Session], decision: StoredDecision, tools: tuple[ToolSpec, ...]) -> TurnContext:
         """The state of the conversation in the last of `sessions`, which `decision` opens, with these tools."""
         found, setting = self.loaded.found, self.loaded.setting
-        equipped = replace(setting.conversation, tools=allowed(tools, setting.around.agent))
+        equipped = replace(setting.conversation, tools=(*allowed(tools, setting.around.agent), *self.loaded.own_tools))
         left = replace(
             found,
             path=tuple(self.kept),
@@ -271,7 +271,7 @@ class Compactor:
     ) -> tuple[SessionStep, Compacted]:
         """The step to the next session, and the result. `known` are the sessions before it."""
         old, now = plan.loaded.found.session, self._services.clock.now()
-        calibration, boundary = plan.loaded.run.calibration, plan.old[-1].id
+        calibration, boundary = plan.loaded.run.calibration, plan.old[-1].ends_with
         size = int(summary.tokens * calibration)
         ended = replace(old, summary=summary.text, summary_tokens=summary.tokens, check=summary.check)
         session = Session(

@@ -235,9 +235,9 @@ class SessionChanges:
         if not children or children[0].opened_by is not SessionCause.COMPACTION or ended is None:
             return last
         path = await self._services.store.turns.path(caller, target.conversation_id)
-        if last not in {turn.id for turn in path}:
+        if last not in {turn.ends_with for turn in path}:
             return last
-        return next((turn.id for turn in reversed(path) if turn.user.sent_at <= ended), last)
+        return next((turn.ends_with for turn in reversed(path) if turn.user.sent_at <= ended), last)
 
     async def undo(self, caller: Caller, session_id: str) -> Session:
         """Undo a compaction: the session that it closed continues, with all later messages.

@@ -13,7 +13,6 @@ from lamella.core.messages import Attachment, Turn
 from lamella.core.records import Caller, NewTurn, RequestRecord, StoredBlock
 from lamella.turns.loader import TurnContext, TurnLoader, TurnQuery, first_context
 from lamella.turns.services import Services
-from lamella.turns.session_choices import completed
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +95,14 @@ async def preview(
     query = replace(TurnQuery.of(new), runs=new.runs[:1])
     [loaded] = await loader.load_all(caller, query, keep=False)
     setting, run = loaded.setting, loaded.run
-    new = replace(new, dynamic=completed(new.dynamic, setting.prompt, setting.around.agent))
+    new = loaded.completed(new)
     if loaded.found.conversation.running_turn is not None:
         raise TurnInProgress("This conversation is still answering.", hint="Look again when its turn has ended.")
     files: tuple[Attachment, ...] = ()
     if new.file_ids:
         files = await services.store.files.attachments(caller, new.conversation_id, new.file_ids, setting.around.files)
-    context = first_context(loaded, Turn(new.id, new.message(files)), services.registry, reminders)
+    turn = loaded.turn_of(new.id, new.message(files))
+    context = first_context(loaded, turn, services.registry, loaded.reminders(tuple(reminders), new.dynamic))
     made = await drafted(context, setting.layout, run.model, run.account, loaded.line)
     now = services.clock.now()
     prepared = prepare(made, setting.policy, services.ledger, now, run.ttl)

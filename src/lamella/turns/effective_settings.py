@@ -8,7 +8,7 @@ session of an earlier turn.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from lamella.cache.planner import MarkerPolicy, policy_named
@@ -21,11 +21,12 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.ids import Ids
 from lamella.core.knowledge import bases_of_steps
 from lamella.core.messages import Turn
-from lamella.core.models import EFFORT_SUBJECT, OFF, effort_named, effort_of, tokens_of
+from lamella.core.models import EFFORT_SUBJECT, OFF, ModelFacts, effort_named, effort_of, tokens_of
 from lamella.core.prompt import Kind, ToolSpec
 from lamella.core.records import (
     UNCHANGED,
     AgentAndProject,
+    AnswerChoices,
     Caller,
     Choices,
     Conversation,
@@ -69,6 +70,7 @@ class EffectiveSettings:
     around: AgentAndProject
     effort: str = OFF
     prompt: KnowledgePrompt = KnowledgePrompt.NONE
+    answer: AnswerChoices = field(default_factory=AnswerChoices)
 
 
 def with_agent(conversation: Conversation, choices: Choices) -> Conversation:
@@ -98,7 +100,43 @@ def setting_of(
         marker_policy=policy.value,
         tools=allowed(conversation.tools, around.agent),
     )
-    return EffectiveSettings(chosen, layout, policy, around, _effort(conversation, choices, around.agent, effort))
+    chosen_effort = _effort(conversation, choices, around.agent, effort)
+    return EffectiveSettings(chosen, layout, policy, around, chosen_effort, answer=choices.answer)
+
+
+def with_tools(setting: EffectiveSettings, own: Sequence[ToolSpec]) -> EffectiveSettings:
+    """The settings with the caller's own tools."""
+    conversation = setting.conversation
+    return replace(setting, conversation=replace(conversation, tools=(*conversation.tools, *own))) if own else setting
+
+
+def check_tools(own: Sequence[ToolSpec], server: Sequence[ToolSpec]) -> None:
+    """Raises `InvalidRequest` for a tool of the caller that has the name of another one."""
+    names = [tool.name for tool in own]
+    for index, name in enumerate(names):
+        if any(tool.name == name for tool in server):
+            raise InvalidRequest(
+                f"The server has a tool named “{name}”, so a tool of the request can't be named so.",
+                hint="Rename it, or leave it out: the model has the server's.",
+                param="tools",
+            )
+        if name in names[:index]:
+            raise InvalidRequest(f"There are two tools named “{name}”.", hint="Rename one.", param="tools")
+
+
+def check_answer(setting: EffectiveSettings, facts: ModelFacts) -> None:
+    """Raises `InvalidRequest` for a tool choice that the model or the tools do not allow."""
+    choice, names = setting.answer.tool_choice, {tool.name for tool in setting.conversation.tools}
+    if choice in ("auto", "none"):
+        return
+    named = choice.partition(" ")[2]
+    if not facts.forced_tool_choice:
+        why, hint = f"{facts.name} can't be made to call a tool.", "Send auto, or choose another model."
+    elif not names or (named and named not in names):
+        why, hint = "There is no such tool to be called.", "Name one of the tools of this request or of the server."
+    else:
+        return
+    raise InvalidRequest(why, hint=hint, param="tool_choice")
 
 
 def _effort(conversation: Conversation, choices: Choices, agent: Agent | None, deployment: str) -> str:

@@ -124,7 +124,7 @@ class TurnHooks(RunHooks):
 
     def emit(self, packet: Packet) -> None:
         """See `RunHooks.emit`."""
-        self._journal.append(self._turn.turn.id, packet)
+        self._journal.append(self._turn.id, packet)
 
     async def request(self, new: NewRequest) -> None:
         """See `RunHooks.request`."""
@@ -150,7 +150,7 @@ class TurnHooks(RunHooks):
 
     async def approve(self, call: Invocation, name: str) -> Verdict:
         """See `RunHooks.approve`."""
-        return await self._services.approvals.wait(self._turn.turn.id, call.id)
+        return await self._services.approvals.wait(self._turn.id, call.id)
 
     async def keep_document(self, document: FoundDocument, tokens: int) -> Attachment:
         """See `RunHooks.keep_document`."""
@@ -165,7 +165,7 @@ class TurnHooks(RunHooks):
 
     async def stopped(self, run_id: str) -> None:
         """See `RunHooks.stopped`."""
-        await self._stops.requested(self._turn.turn.id, run_id)
+        await self._stops.requested(self._turn.id, run_id)
 
     def may_act(self, run_id: str) -> bool:
         """See `RunHooks.may_act`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from lamella.agent.calibration import BELIEVED, billed_factor, bounded
 from lamella.agent.inputs import CompactedHistory, RunInput, TurnInput
-from lamella.agent.reminders import ReminderView, merged
+from lamella.agent.reminders import ReminderView, has_found, merged
 from lamella.agent.request import PrefixLine, tool_choice_is_free
 from lamella.cache.planner import MarkerPolicy
 from lamella.context.choices import back_again
@@ -18,10 +18,11 @@ from lamella.core.agents import DynamicContext
 from lamella.core.caching import Ttl
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest, NotFound
-from lamella.core.messages import Turn
+from lamella.core.handover import answered, continued, with_results
+from lamella.core.messages import ToolResult, Turn, UserMessage
 from lamella.core.models import ModelFacts
 from lamella.core.ports import ModelSource, OpenModel
-from lamella.core.prompt import Sampling
+from lamella.core.prompt import Sampling, ToolSpec
 from lamella.core.records import (
     UNCHANGED,
     AgentAndProject,
@@ -39,12 +40,15 @@ from lamella.tooling.tool import Registry
 from lamella.turns.effective_settings import (
     EffectiveSettings,
     changes,
+    check_answer,
+    check_tools,
     effort_before,
     grant_changes,
     lost_id,
     offered,
     setting_of,
     with_agent,
+    with_tools,
 )
 from lamella.turns.services import Services
 from lamella.turns.session_choices import (
@@ -67,7 +71,8 @@ class TurnContext:
     """Everything that a turn of one model needs.
 
     `begun` are the decisions about changes, stored with the turn. `line` is the state that the last request with the
-    same prefix left.
+    same prefix left. `results` are those that the message brings for the calls before it; if it says nothing else,
+    `continues` is the turn that goes on with them, which is no part of the path then.
     """
 
     found: ConversationSnapshot
@@ -75,6 +80,29 @@ class TurnContext:
     begun: tuple[Decision, ...]
     run: RunInput
     line: PrefixLine | None
+    results: tuple[ToolResult, ...] = ()
+    continues: Turn | None = None
+    own_tools: tuple[ToolSpec, ...] = ()
+    """The caller's, which are among those of the setting."""
+
+    def turn_of(self, id: str, user: UserMessage) -> Turn:
+        """The turn that begins with this message, or the one that it continues."""
+        turn = Turn(id, user)
+        return turn if self.continues is None else continued(self.continues, turn)
+
+    def completed(self, new: NewTurn) -> NewTurn:
+        """The message with what was found out about it. One that continues a turn has that turn's dynamic context."""
+        if self.continues is not None:
+            return replace(new, results=self.results)
+        context = completed(new.dynamic, self.setting.prompt, self.setting.around.agent)
+        tools = self.own_tools if new.results and new.tools is None else new.tools
+        return replace(new, results=self.results, dynamic=context, tools=tools)
+
+    def reminders(self, deployment: tuple[str, ...], dynamic: DynamicContext) -> tuple[str, ...]:
+        """The deployment's reminders; and those of the caller's words that a continued turn did not begin with."""
+        if self.continues is None or not dynamic.text or dynamic.text in self.continues.user.dynamic:
+            return deployment
+        return (*deployment, dynamic.text)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -109,11 +137,12 @@ class TurnContext:
 def first_context(loaded: TurnContext, turn: Turn, registry: Registry, reminders: Sequence[str]) -> ContextInput:
     """The data of a turn's first request, with its reminder: `reminders` are the deployment's."""
     run, setting = loaded.run, loaded.setting
-    last = run.step_limit <= 1
-    view = ReminderView((), registry, setting.around.agent, setting.layout, reminders, last_step=last)
+    last, tools = run.step_limit <= 1, setting.conversation.tools
+    view = ReminderView(turn.steps, registry, setting.around.agent, setting.layout, reminders, last, tools)
     forbids = last and tool_choice_is_free(run.model, run.sampling)
     sampling = replace(run.sampling, tool_choice="none") if forbids else run.sampling
-    return replace(loaded.context(turn, merged(view)), sampling=sampling, last_step=last)
+    context = replace(loaded.context(turn, merged(view)), sampling=sampling, last_step=last)
+    return replace(context, searched=has_found(turn.steps, registry))
 
 
 def calibration_of(facts: ModelFacts, snapshot: ConversationSnapshot) -> float:
@@ -134,7 +163,7 @@ def calibration_of(facts: ModelFacts, snapshot: ConversationSnapshot) -> float:
 @dataclass(frozen=True, slots=True)
 class TurnQuery:
     """The turn to load: its `runs` follow `place`, None for the current position. `dynamic` is the dynamic context of
-    its message; None without a message.
+    its message; None without a message. `tools`, `results`, `continues`: see `NewTurn`.
     """
 
     conversation_id: str
@@ -143,11 +172,43 @@ class TurnQuery:
     turn_id: str = ""
     place: Place | None = None
     dynamic: DynamicContext | None = None
+    tools: tuple[ToolSpec, ...] | None = None
+    results: tuple[ToolResult, ...] = ()
+    continues: bool = False
 
     @classmethod
     def of(cls, new: NewTurn) -> TurnQuery:
         """That of a message."""
-        return cls(new.conversation_id, new.runs, new.choices, new.id, new.parent, new.dynamic)
+        choices, results = new.choices, new.results
+        return cls(
+            new.conversation_id, new.runs, choices, new.id, new.parent, new.dynamic, new.tools, results, new.continues
+        )
+
+    def tools_after(self, path: Sequence[Turn], continues: Turn | None) -> tuple[ToolSpec, ...]:
+        """The caller's tools: those that the message names, else those of the turn whose calls it answers. Without a
+        message, those of the last turn.
+        """
+        if self.tools is not None:
+            return self.tools
+        is_after = self.dynamic is None or bool(self.results)
+        last = continues or (path[-1] if path and is_after else None)
+        return (last.user.tools or ()) if last is not None else ()
+
+
+def _begun_with(
+    query: TurnQuery, snapshots: Sequence[ConversationSnapshot]
+) -> tuple[list[ConversationSnapshot], tuple[ToolResult, ...], Turn | None]:
+    """The snapshots with the results of a message in the turn before it; all the results; and that turn, taken out of
+    the path, if the message continues it. Raises `InvalidRequest` as `answered`.
+    """
+    if not query.results:
+        return list(snapshots), (), None
+    path = snapshots[0].path
+    results = answered(path[-1].steps if path else (), query.results)
+    *before, last = path
+    last = with_results(last, results)
+    kept = tuple(before) if query.continues else (*before, last)
+    return [replace(one, path=kept) for one in snapshots], results, last if query.continues else None
 
 
 def _check_apart(names: Sequence[str]) -> None:
@@ -186,22 +247,31 @@ class TurnLoader:
         models = [await self._models.open(run.model) for run in query.runs]
         names = [opened.model.facts.name for opened in models]
         _check_apart(names)
-        beginnings = await self._services.store.snapshots.snapshots(caller, conversation_id, names, query.place)
+        snapshots = await self._services.store.snapshots.snapshots(
+            caller, conversation_id, names, query.place, with_last=bool(query.results)
+        )
+        beginnings, results, continues = _begun_with(query, snapshots)
         first = beginnings[0]
         chosen, around = await self._around(caller, first.conversation, choices, keep=keep)
         setting = setting_of(chosen, choices, around, self.layouts, self._settings.thinking_effort)
+        own, server = query.tools_after(first.path, continues), first.conversation.tools
+        if dynamic is not None:
+            check_tools(own, server)
+        own = tuple(tool for tool in own if all(tool.name != other.name for other in server))
+        setting = with_tools(setting, own)
         if not self._settings.cache_enabled:
             setting = replace(setting, policy=MarkerPolicy.OFF)
         known = tuple(stored.decision for stored in first.decisions)
         deleted = await self._deleted(caller, known, around)
         begun = changes(setting, first.conversation, known, caller.user_id, deleted)
-        needed = dynamic.prompt if dynamic is not None else None
+        needed = dynamic.prompt if dynamic is not None and continues is None else None
         prompt = chosen_prompt(first, needed, setting.layout, caller.user_id)
         setting = replace(setting, conversation=prompt.in_system(setting.conversation), prompt=prompt.prompt)
-        told = completed(dynamic, prompt.prompt, around.agent).text if dynamic is not None else ""
+        told = completed(dynamic, prompt.prompt, around.agent).text if needed is not None and dynamic else ""
         form = await self._form(caller, first, setting, models[0].model.facts, told)
         setting = replace(setting, layout=form.layout)
-        begun += (*prompt.decisions, *form.decisions, *grant_changes(first.path, first.summaries, known))
+        path = first.path if continues is None else (*first.path, continues)
+        begun += (*prompt.decisions, *form.decisions, *grant_changes(path, first.summaries, known))
         limits = [await self._limit(opened) for opened in models]
         for opened, found, limit in zip(models, beginnings, limits, strict=True):
             begun += self._back_again(opened.model.facts, found, limit)
@@ -213,8 +283,11 @@ class TurnLoader:
                 found,
                 setting,
                 begun,
-                replace(self._run_input(run, opened, found, setting.effort, begun, query.turn_id), limit=limit),
+                replace(self._run_input(run, opened, found, setting, begun, query.turn_id), limit=limit),
                 self._lines.get((conversation_id, opened.account, opened.model.facts.name)),
+                results,
+                continues,
+                own,
             )
             for run, opened, found, limit in zip(query.runs, models, beginnings, limits, strict=True)
         )
@@ -247,7 +320,8 @@ class TurnLoader:
         if facts.name == loaded.run.model.facts.name:
             return None
         [found] = await self._services.store.snapshots.snapshots(caller, conversation, [facts.name], loaded.found.place)
-        run = self._run_input(NewRun(loaded.run.id, name), opened, found, loaded.setting.effort, loaded.begun, "")
+        found = replace(found, path=loaded.found.path)
+        run = self._run_input(NewRun(loaded.run.id, name), opened, found, loaded.setting, loaded.begun, "")
         run = replace(run, limit=await self._limit(opened))
         line = self._lines.get((conversation, opened.account, facts.name))
         return replace(loaded, found=found, run=replace(run, headers=loaded.run.headers), line=line)
@@ -328,11 +402,12 @@ class TurnLoader:
         run: NewRun,
         model: OpenModel,
         snapshot: ConversationSnapshot,
-        effort: str,
+        setting: EffectiveSettings,
         begun: Sequence[Decision],
         turn_id: str,
     ) -> RunInput:
         facts, bill = model.model.facts, snapshot.last_bill
+        check_answer(setting, facts)
         diagnoses = facts.diagnoses and self._settings.cache_diagnostics
         compared_with = bill.answer_id if diagnoses and bill is not None else None
         return RunInput(
@@ -340,11 +415,14 @@ class TurnLoader:
             model=model.model,
             account=model.account,
             budget=self._settings.budget(facts),
-            sampling=Sampling(self._settings.output(facts), effort, compared_with=compared_with),
+            sampling=setting.answer.of(
+                Sampling(self._settings.output(facts), setting.effort, compared_with=compared_with)
+            ),
             calibration=calibration_of(facts, snapshot),
             billed_local=bill.local_tokens if bill is not None else 0,
             decisions=(*(stored.decision for stored in snapshot.decisions), *begun),
             step_limit=self._settings.step_limit,
+            most_calls=setting.answer.max_calls,
             diagnoses=diagnoses,
             keeps_results=self._settings.tool_summarization_policy == "keep_all",
             effort_before=effort_before(begun),

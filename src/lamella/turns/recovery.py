@@ -28,6 +28,7 @@ from lamella.core.packets import (
     TextPacket,
     ToolArgsPacket,
     ToolCallPacket,
+    ToolHandedOut,
     ToolResultPacket,
     TurnFinished,
     TurnStopped,
@@ -64,6 +65,8 @@ class _Rebuild:
     model: str = ""
     opened: OpenStep | None = None
     step: int = -1
+    handed: bool = False
+    """Whether a call of the open step was handed to the caller."""
     cost: float | None = None
     """The cost of the open step, if it was reported."""
 
@@ -77,7 +80,7 @@ class _Rebuild:
                 self._close(StopReason.TOOL_CALLS, whole=packet.step != self.step)
                 self.step = packet.step
                 self.opened = self.container.open(self._birth(packet))
-                self.cost = None
+                self.cost, self.handed = None, False
             case _ if self.opened is not None:
                 self._feed(self.opened, packet)
             case _:
@@ -119,6 +122,8 @@ class _Rebuild:
             case ToolResultPacket(call_id=call_id, name=name, content=content, is_error=is_error):
                 queries, rich = packet.queries, packet.rich
                 step.results[call_id] = ToolResult(call_id, name, content, is_error, queries, rich=rich)
+            case ToolHandedOut():
+                self.handed = True
             case UsagePacket(usage=usage, cost=cost):
                 step.feed(deltas.UsageReported(usage.usage()))
                 step.feed(deltas.Closed(StopReason.END_TURN))
@@ -155,6 +160,8 @@ class _Rebuild:
         self.opened = None
 
     def finish(self) -> None:
+        if self.handed:  # its caller may have it, and answer it
+            self._close(StopReason.TOOL_CALLS)
         self.container.cut_off(StopReason.INTERRUPTED, self._priced)
 
 

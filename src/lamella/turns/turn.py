@@ -44,7 +44,6 @@ from lamella.turns.hooks import CompactHistory, FindFallback, Stops, TurnHooks
 from lamella.turns.journal import Journal
 from lamella.turns.loader import TurnContext, TurnLoader, TurnQuery
 from lamella.turns.services import Services
-from lamella.turns.session_choices import completed
 
 log = structlog.get_logger()
 
@@ -112,7 +111,6 @@ class TurnEngine:
         self._journal = journal
         self._bus = bus
         self._settings = settings
-        self._admission = Admission(services, settings.reminders)
         self._interrupted = asyncio.Event()
         self._hooks: dict[str, TurnHooks] = {}
         self._turn_of: dict[str, str] = {}
@@ -139,12 +137,13 @@ class TurnEngine:
         """
         contexts = await self.loader.load_all(caller, TurnQuery.of(new))
         loaded, setting = contexts[0], contexts[0].setting
-        new = replace(new, dynamic=completed(new.dynamic, setting.prompt, setting.around.agent))
+        new = loaded.completed(new)
         # A message that can't be sent is refused before it is stored; its files are listed if they do not fit,
         # its pictures can't be.
         pictures = await self._pictures(caller, new)
-        first = Turn(new.id, new.message(pictures))
-        admitted = await self._admission.of(contexts, first, can_compact=can_compact)
+        first = loaded.turn_of(new.id, new.message(pictures))
+        reminders = loaded.reminders(self._settings.reminders, new.dynamic)
+        admitted = await Admission(self._services, reminders).of(contexts, first, can_compact=can_compact)
         now, found = self._services.clock.now(), loaded.found
         change = session_change(found, caller, self._services.ids, now)
         decided = (*change.decisions, *loaded.begun) if change is not None else loaded.begun
@@ -152,7 +151,7 @@ class TurnEngine:
             found.conversation.place, found.place, change, decided, pinned_of(found.conversation, setting.around)
         )
         turn = await self._stored(caller, new, now, queued_ids, condition)
-        turn_input = _turn_input(caller, new, turn, loaded, self._settings.reminders)
+        turn_input = _turn_input(caller, new, turn, loaded, reminders)
         call_ids = set(turn_input.call_ids)
         # One of several models compacts nothing: the others go on meanwhile. A message is compacted for once.
         alone = can_compact and len(admitted) == 1
@@ -231,7 +230,7 @@ class TurnEngine:
     async def run(self, started: StartedTurn) -> Finished:
         """Ends when the turn is saved; a turn whose task is cancelled is left to the next recovery."""
         self._emit(started.input, _started(started.input))
-        turn_id = started.input.turn.id
+        turn_id = started.input.id
         try:
             await self._finish(started, await self._until_ended(started))
             return _finished(started)
@@ -273,10 +272,10 @@ class TurnEngine:
     async def _until_ended(self, started: StartedTurn) -> StopCause | None:
         """Run the models until they are done or the turn is stopped; if it was stopped before, none begins."""
         turn = started.input
-        if await self.stops.is_stopped(turn.turn.id):
+        if await self.stops.is_stopped(turn.id):
             return "user_cancelled"
         work = asyncio.create_task(run_models(turn, started.runs, self._services, started.hooks))
-        stop = asyncio.create_task(self.stops.requested(turn.turn.id))
+        stop = asyncio.create_task(self.stops.requested(turn.id))
         interrupt = asyncio.create_task(self._interrupted.wait())
         try:
             await asyncio.wait({work, stop, interrupt}, return_when=asyncio.FIRST_COMPLETED)
@@ -300,7 +299,7 @@ class TurnEngine:
         status = _status(started.runs, cause)
         error = started.runs[0].error if status is TurnStatus.FAILED else None
         end = TurnEnd(
-            turn_id=turn.turn.id,
+            turn_id=turn.id,
             status=status,
             runs=[_run_end(run, now) for run in started.runs],
             finished_at=now,
@@ -312,7 +311,7 @@ class TurnEngine:
         usage = sum((run.usage for run in started.runs), Usage())
         total = sum(run.cost for run in started.runs)
         self._emit(turn, TurnFinished(status=status.value, usage=UsageBody.of(usage), cost=total))
-        await self._journal.close_turn(turn.turn.id)
+        await self._journal.close_turn(turn.id)
         return status
 
     async def _save(self, turn: TurnInput, end: TurnEnd) -> None:
@@ -329,7 +328,7 @@ class TurnEngine:
             await self._services.clock.sleep(SAVE_PAUSES[min(attempt, len(SAVE_PAUSES) - 1)])
 
     def _emit(self, turn: TurnInput, packet: Packet) -> None:
-        self._journal.append(turn.turn.id, packet)
+        self._journal.append(turn.id, packet)
 
 
 def _turn_input(caller: Caller, new: NewTurn, turn: Turn, loaded: TurnContext, reminders: tuple[str, ...]) -> TurnInput:
@@ -340,7 +339,8 @@ def _turn_input(caller: Caller, new: NewTurn, turn: Turn, loaded: TurnContext, r
         system=setting.conversation.system_prompt,
         tools=setting.conversation.tools,
         history=found.path,
-        turn=turn,
+        turn=loaded.turn_of(turn.id, turn.user),
+        stored_id=turn.id,
         layout=setting.layout,
         policy=setting.policy,
         reminders=reminders,
@@ -351,6 +351,7 @@ def _turn_input(caller: Caller, new: NewTurn, turn: Turn, loaded: TurnContext, r
         knowledge_bases=new.choices.knowledge_base_ids,
         hints=new.dynamic.hints,
         sent_before=found.sent_before,
+        callers=frozenset(tool.name for tool in loaded.own_tools),
     )
 
 
@@ -371,7 +372,7 @@ def _finished(started: StartedTurn) -> Finished:
     statuses = [run.status for run in started.runs]
     chosen = (run for n, run in enumerate(started.runs) if run.id == started.hooks.preferred and can_go_on(statuses, n))
     run = next(chosen, started.runs[first_choice(statuses)])
-    whole = replace(turn.turn, steps=run.container.steps, status=run.status)
+    whole = replace(turn.turn, steps=(*turn.turn.steps, *run.container.steps), status=run.status)
     # An estimate starts nothing: what follows a turn goes by what was measured.
     billed = [end.usage.input for end in run.container.ends if end.error is None and not end.usage.input_estimated]
     return Finished(

@@ -17,11 +17,24 @@ export function Question({ turn }: { turn: ShownTurn }) {
     requestAnimationFrame(() => pencil.current?.focus())
   }
   if (editing) return <Editor turn={turn} onClose={close} />
+  const answersCalls = turn.results.length > 0
   return (
     <>
-      <div className={styles.text} dir="auto">
-        {turn.text}
-      </div>
+      {turn.results.map((result) => (
+        <details key={result.call_id} className={styles.text} data-testid="call-result">
+          <summary>
+            {result.is_error ? 'Error' : 'Result'} of {result.name}
+          </summary>
+          <pre tabIndex={0} dir="auto">
+            {result.content}
+          </pre>
+        </details>
+      ))}
+      {turn.text && (
+        <div className={styles.text} dir="auto">
+          {turn.text}
+        </div>
+      )}
       <div className={styles.foot}>
         <time className={styles.time} dateTime={turn.sent_at} title={fullMoment(turn.sent_at)}>
           {moment(turn.sent_at)}
@@ -31,7 +44,7 @@ export function Question({ turn }: { turn: ShownTurn }) {
           ref={pencil}
           type="button"
           className={`${controls.icon} ${styles.small}`}
-          disabled={branches.busy}
+          disabled={branches.busy || answersCalls}
           onClick={() => setEditing(true)}
           aria-label="Edit this message"
           title="Edit this message: it becomes a branch, and this one is kept"

@@ -10,12 +10,13 @@ import { ChevronIcon } from './icons.tsx'
 /** Characters of a result that are shown. */
 const SHOWN = 8_000
 
-export type CallState = 'waiting' | 'running' | 'finished' | 'failed' | 'denied' | 'not-run' | 'no-result'
+export type CallState = 'waiting' | 'running' | 'finished' | 'failed' | 'denied' | 'not-run' | 'handed-out' | 'no-result'
 
 /** What became of a call. One that was not approved did not run, nor did one whose turn ended while it waited. */
-export function stateOf({ result, approval }: ToolBlock, ended: boolean): CallState {
+export function stateOf({ result, approval, handedOut }: ToolBlock, ended: boolean): CallState {
   if (approval?.approved === false) return 'denied'
   if (result) return result.isError ? 'failed' : 'finished'
+  if (handedOut) return 'handed-out'
   if (approval?.approved === null) return ended ? 'not-run' : 'waiting'
   return ended ? 'no-result' : 'running'
 }
@@ -27,6 +28,7 @@ const SAID: Record<CallState, string> = {
   failed: 'failed',
   denied: 'denied, not run',
   'not-run': 'not run',
+  'handed-out': 'handed to the caller',
   'no-result': 'no result',
 }
 

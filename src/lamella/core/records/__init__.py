@@ -42,6 +42,7 @@ from lamella.core.records.requests import (
 )
 from lamella.core.records.turns import (
     UNCHANGED,
+    AnswerChoices,
     BeginCondition,
     Branch,
     Choices,
@@ -64,6 +65,7 @@ from lamella.core.records.work import Job, JobStatus, NewJob, Notice, NoticeKind
 __all__ = [
     "UNCHANGED",
     "AgentAndProject",
+    "AnswerChoices",
     "AnswerPlace",
     "BeginCondition",
     "Branch",

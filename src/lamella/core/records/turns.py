@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
 from lamella.core.agents import DynamicContext
 from lamella.core.decisions import Decision
 from lamella.core.json import JsonObject
-from lamella.core.messages import Attachment, Step, Text, TurnStatus, UserMessage
+from lamella.core.messages import Attachment, Step, Text, ToolResult, ToolSpec, TurnStatus, UserMessage
+from lamella.core.prompt import Sampling
 from lamella.core.records.library import Caller, Pinned, Place
 from lamella.core.records.requests import Expired, RequestEnd
 from lamella.core.sessions import SessionReturn, SessionStep
@@ -27,6 +28,36 @@ UNCHANGED = Unchanged.UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerChoices:
+    """How the model is to answer one request, see `Sampling`; None is the deployment's.
+
+    `tool_choice` holds for the first step: else a model that must call a tool would never answer; `none` holds for all.
+    `max_calls` is the most calls of the server's tools.
+    """
+
+    max_output: int | None = None
+    tool_choice: str = "auto"
+    parallel_calls: bool = True
+    temperature: float | None = None
+    top_p: float | None = None
+    schema: str = ""
+    max_calls: int | None = None
+
+    def of(self, sampling: Sampling) -> Sampling:
+        """The sampling as this request wants it."""
+        most = sampling.max_output if self.max_output is None else min(sampling.max_output, self.max_output)
+        return replace(
+            sampling,
+            max_output=most,
+            tool_choice=self.tool_choice,
+            parallel_calls=self.parallel_calls,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            schema=self.schema,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Choices:
     """Settings of one turn that override the conversation's. `agent_id` None: no agent in this turn."""
 
@@ -36,6 +67,7 @@ class Choices:
     thinking_effort: str | None = None
     knowledge_base_ids: tuple[str, ...] = ()
     """Searched in addition to the bases of the conversation and the agent."""
+    answer: AnswerChoices = field(default_factory=AnswerChoices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +98,7 @@ class NewTurn:
 
     `runs` are the models that answer, in the order of the request. `dynamic` is the dynamic context. `choices` are not
     stored: requests store the effective settings. `parent` is the turn that it follows, None for the conversation's
-    current position.
+    current position. `tools` and `results`: see `UserMessage`.
     """
 
     id: str
@@ -81,6 +113,13 @@ class NewTurn:
     dynamic: DynamicContext = field(default_factory=DynamicContext)
     choices: Choices = Choices()
     parent: Place | None = None
+    tools: tuple[ToolSpec, ...] | None = None
+    results: tuple[ToolResult, ...] = ()
+
+    @property
+    def continues(self) -> bool:
+        """Whether it continues the turn before, see `UserMessage.continues`."""
+        return bool(self.results) and not self.text
 
     def message(self, attachments: tuple[Attachment, ...] = ()) -> UserMessage:
         """The user message of the turn."""
@@ -94,6 +133,8 @@ class NewTurn:
             self.dynamic.text,
             self.dynamic.whys,
             self.dynamic.made_from,
+            tools=self.tools,
+            results=self.results,
         )
 
 
@@ -122,6 +163,7 @@ class RunRecord:
 class TurnRecord:
     """A turn as clients see it. `parent` is the turn that it follows; usage and cost are sums over its `runs`.
 
+    `tools` and `results`: see `UserMessage`. A turn of results without a text continues its parent's.
     `expired`: its packets are not kept any more; None while they are.
     """
 
@@ -143,6 +185,8 @@ class TurnRecord:
     usage: Usage
     cost: float
     expired: Expired | None = None
+    tools: tuple[ToolSpec, ...] | None = None
+    results: tuple[ToolResult, ...] = ()
 
     @property
     def model(self) -> str:

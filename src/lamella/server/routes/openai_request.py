@@ -1,10 +1,11 @@
 """An `ExecutionRequest` as a request of OpenAI's Responses API, and back, with nothing lost.
 
-The message is `input`, the first model `model`, the conversation `conversation`. All other fields are one JSON object,
-cut into values of at most 512 characters under the keys `lamella.0`, `lamella.1` … of `metadata`, next to the caller's
-own pairs: the API takes 16 pairs with keys of at most 64 characters. An object that does not fit is the field `lamella`
-of the body, and the pair `lamella.body` says that it is there: a body whose field was dropped on the way is refused.
-Nothing is shortened.
+The message and the results of calls are `input`, the caller's tools `tools`, the first model `model`, the conversation
+`conversation`; how to answer is in fields of the API's, and `instructions` become dynamic context. All other fields are
+one JSON object, cut into values of at most 512 characters under the keys `lamella.0`, `lamella.1` … of `metadata`, next
+to the caller's own pairs: the API takes 16 pairs with keys of at most 64 characters. An object that does not fit is the
+field `lamella` of the body, and the pair `lamella.body` says that it is there: a body whose field was dropped on the
+way is refused. Nothing is shortened.
 
 https://platform.openai.com/docs/api-reference/responses/create (metadata, input, conversation)
 """
@@ -18,9 +19,12 @@ from typing import Any
 
 import msgspec
 
-from lamella.chat.message import ExecutionRequest
+from lamella.chat.message import ExecutionRequest, own_tool
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import Json, JsonObject, decode_object, encode_text
+from lamella.core.messages import ToolSpec
+from lamella.core.records import AnswerChoices
+from lamella.server.routes.openai_items import input_of, read_input
 
 PAIRS, KEY_LENGTH, VALUE_LENGTH = 16, 64, 512
 """What the API takes as metadata: pairs, and characters."""
@@ -31,10 +35,16 @@ IN_BODY = f"{PREFIX}body"
 
 _PIECE = re.compile(r"lamella\.(0|[1-9][0-9]*)", re.ASCII)
 
-NATIVE = frozenset({"input", "model", "conversation", "metadata", BESIDE})
+_ANSWER = frozenset(
+    {"tool_choice", "parallel_tool_calls", "max_output_tokens", "temperature", "top_p", "text", "max_tool_calls"}
+)
+NATIVE = frozenset({"input", "instructions", "model", "conversation", "metadata", "tools", BESIDE}) | _ANSWER
 """Fields of the body that an `ExecutionRequest` has fields of its own for."""
 
-_APART = frozenset({"text", "conversation_id", "file_ids", "models", "metadata", "extra_fields", "body_fields"})
+_APART = frozenset(
+    {"text", "conversation_id", "file_ids", "models", "metadata", "tools", "results", "answer"}
+    | {"extra_fields", "body_fields"}
+)
 OWN = {one.name: one for one in fields(ExecutionRequest) if one.name not in _APART}
 """Fields of an `ExecutionRequest` that travel in the metadata."""
 
@@ -47,11 +57,14 @@ def to_openai(request: ExecutionRequest) -> dict[str, Json]:
 
     Raises `InvalidRequest` for what the API's metadata can't hold, and for names that are taken.
     """
-    body: dict[str, Json] = {"input": _input(request)}
+    body: dict[str, Json] = {"input": input_of(request.text, request.file_ids, request.results)}
     if request.models:
         body["model"] = request.models[0]
     if request.conversation_id is not None:
         body["conversation"] = request.conversation_id
+    if request.tools is not None:
+        body["tools"] = [_tool_body(tool) for tool in request.tools]
+    body |= _answer_body(request.answer)
     if taken := sorted(NATIVE & set(request.body_fields)):
         raise InvalidRequest(
             f"“{taken[0]}” is written from the request's own fields.",
@@ -71,24 +84,137 @@ def from_openai(body: JsonObject) -> ExecutionRequest:
     """The request of a body. Raises `InvalidRequest` for a body that is not one message, with its place."""
     given, own = _split(body.get("metadata"), body.get(BESIDE))
     extra = {name: value for name, value in own.items() if name not in OWN and name != "models"}
-    text, file_ids = _message(body.get("input"))
+    items = read_input(body.get("input"))
+    told = (*_instructions(body.get("instructions")), *items.told)
+    own_fields = {name: _own_value(name, value) for name, value in own.items() if name in OWN}
+    if told:
+        own_fields["dynamic_context"] = (*told, *own_fields.get("dynamic_context", ()))
     return ExecutionRequest(
-        text=text,
-        file_ids=file_ids,
+        text=items.text,
+        file_ids=tuple(items.file_ids),
+        results=tuple(items.results),
+        tools=_tools(body.get("tools")),
+        answer=_answer(body),
         models=_models(body.get("model"), own.get("models")),
         conversation_id=_conversation(body.get("conversation")),
         metadata=given,
         extra_fields=extra,
         body_fields={name: value for name, value in body.items() if name not in NATIVE},
-        **{name: _own_value(name, value) for name, value in own.items() if name in OWN},
+        **own_fields,
     )
 
 
-def _input(request: ExecutionRequest) -> Json:
-    if not request.file_ids:
-        return request.text
-    content: list[Json] = [{"type": "input_file", "file_id": file_id} for file_id in request.file_ids]
-    return [{"type": "message", "role": "user", "content": [*content, {"type": "input_text", "text": request.text}]}]
+def _instructions(value: Json) -> tuple[str, ...]:
+    if value is None or isinstance(value, str):
+        return (value,) if value else ()
+    raise InvalidRequest("“instructions” is a text.", hint="Send a text.", param="instructions")
+
+
+# Tools, and how to answer
+
+
+def _tool_body(tool: ToolSpec) -> Json:
+    made = {"type": "function", "name": tool.name, "description": tool.description}
+    return {**made, "parameters": decode_object(tool.input_schema), "strict": False}
+
+
+def _tools(value: Json) -> tuple[ToolSpec, ...] | None:
+    """The caller's tools; None if it names none. Raises `InvalidRequest` for one of a vendor's."""
+    if value is None:
+        return None
+    found: list[ToolSpec] = []
+    for number, tool in enumerate(value if isinstance(value, list) else [None]):
+        match tool:
+            case {"type": "function", "name": str(name), **more}:
+                schema, place = more.get("parameters"), f"tools.{number}"
+                if not isinstance(schema, Mapping | None):
+                    raise InvalidRequest("Parameters are a JSON schema.", hint="Send an object.", param=place)
+                found.append(own_tool(name, str(more.get("description") or ""), schema, place))
+            case _:
+                raise InvalidRequest(
+                    "“tools” can't have this value here.",
+                    hint="Send functions of your own; what else can be called are the server's tools.",
+                    param="tools",
+                )
+    return tuple(found)
+
+
+def _answer_body(answer: AnswerChoices) -> dict[str, Json]:
+    """The fields that say how to answer, without those that are as by default."""
+    name, choice = answer.tool_choice.partition(" ")[2], answer.tool_choice
+    body: dict[str, Json] = {
+        "tool_choice": {"type": "function", "name": name} if name else None if choice == "auto" else choice,
+        "parallel_tool_calls": None if answer.parallel_calls else False,
+        "max_output_tokens": answer.max_output,
+        "temperature": answer.temperature,
+        "top_p": answer.top_p,
+        "text": {"format": {"type": "json_schema", **decode_object(answer.schema)}} if answer.schema else None,
+        "max_tool_calls": answer.max_calls,
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _answer(body: JsonObject) -> AnswerChoices:
+    """How to answer. Raises `InvalidRequest` with the field that can't be followed."""
+    parallel = body.get("parallel_tool_calls")
+    if parallel not in (None, True, False):
+        raise _wrong("parallel_tool_calls", "true or false")
+    return AnswerChoices(
+        max_output=_whole(body, "max_output_tokens", 16),
+        tool_choice=_choice(body.get("tool_choice")),
+        parallel_calls=parallel is not False,
+        temperature=_number(body, "temperature", 2),
+        top_p=_number(body, "top_p", 1),
+        schema=_schema(body.get("text")),
+        max_calls=_whole(body, "max_tool_calls", 1),
+    )
+
+
+def _wrong(name: str, wanted: str) -> InvalidRequest:
+    return InvalidRequest(f"“{name}” is {wanted}.", hint="Send that, or leave it out.", param=name)
+
+
+def _whole(body: JsonObject, name: str, least: int) -> int | None:
+    value = body.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least):
+        return value
+    raise _wrong(name, f"a whole number from {least} on")
+
+
+def _number(body: JsonObject, name: str, most: float) -> float | None:
+    value = body.get(name)
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most):
+        return value
+    raise _wrong(name, f"a number from 0 to {most}")
+
+
+def _choice(value: Json) -> str:
+    match value:
+        case None:
+            return "auto"
+        case "auto" | "none" | "required":
+            return value
+        case {"type": "function", "name": str(name)} if name:
+            return f"function {name}"
+        case _:
+            raise _wrong("tool_choice", "auto, none, required or one function")
+
+
+def _schema(text: Json) -> str:
+    """The JSON schema of the answer; "" for plain text."""
+    if text is None:
+        return ""
+    if not isinstance(text, Mapping) or text.get("verbosity") not in (None, "medium"):
+        raise _wrong("text", "{format: …}")
+    match text.get("format"):
+        case None | {"type": "text"}:
+            return ""
+        case {"type": "json_schema", "name": str(name), "schema": Mapping() as schema, **more}:
+            return encode_text({"name": name, "schema": schema, "strict": more.get("strict") is True})
+        case _:
+            raise InvalidRequest(
+                "The answer is text, or follows a JSON schema.", hint="Send a json_schema.", param="text.format"
+            )
 
 
 def _metadata(request: ExecutionRequest, own: Mapping[str, Json]) -> tuple[dict[str, Json], bool]:
@@ -210,41 +336,3 @@ def _conversation(value: Json) -> str | None:
     if found is None or isinstance(found, str):
         return found
     raise InvalidRequest("The conversation is named by its id.", hint="Send its id.", param="conversation")
-
-
-def _message(value: Json) -> tuple[str, tuple[str, ...]]:
-    """Text and files of the one user message of an input."""
-    if isinstance(value, str):
-        return value, ()
-    if not isinstance(value, list) or len(value) != 1 or not isinstance(value[0], Mapping):
-        raise InvalidRequest(
-            "The input is not one message of the user.",
-            hint="Send only the newest message; conversation or previous_response_id names the history.",
-            param="input",
-        )
-    [item] = value
-    is_message = item.get("role") == "user" and item.get("type", "message") == "message"
-    if not is_message or set(item) - {"role", "type", "content"}:
-        raise InvalidRequest("The input is no message of the user.", hint="Send one of role user.", param="input.0")
-    content = item.get("content")
-    if isinstance(content, str):
-        return content, ()
-    return _parts(content)
-
-
-def _parts(content: Json) -> tuple[str, tuple[str, ...]]:
-    texts: list[str] = []
-    files: list[str] = []
-    for number, part in enumerate(content if isinstance(content, list) else [None]):
-        match part:
-            case {"type": "input_text", "text": str(text), **more} if not more:
-                texts.append(text)
-            case {"type": "input_file" | "input_image", "file_id": str(file_id), **more} if not set(more) - {"detail"}:
-                files.append(file_id)
-            case _:
-                raise InvalidRequest(
-                    "A message holds texts, and files by their file_id.",
-                    hint="Upload a file to /api/v1/files and name its id.",
-                    param=f"input.0.content.{number}",
-                )
-    return "\n\n".join(texts), tuple(files)

@@ -30,11 +30,13 @@ from lamella.core.packets import (
     SourcePacket,
     TextPacket,
     ToolCallPacket,
+    ToolHandedOut,
     TurnFinished,
 )
 from lamella.core.records import StoredResponse, TurnRecord
 from lamella.gateway.errors import STATUS
 from lamella.server.objects import AnyObject
+from lamella.server.routes.openai_items import read_input
 from lamella.server.routes.openai_request import from_openai
 from lamella.server.routing import JSON, IdempotencyKey, TheApp, TheIdentity, api_router
 from lamella.server.sse import EVENT_STREAM, EventStream
@@ -49,27 +51,33 @@ RESPONSE, TURN = "resp_", "turn_"
 
 SAYS_NOTHING = frozenset(
     {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"}
+    | {"client_metadata", "truncation"}
 )
-"""Fields that only concern a provider. The key says who asks, and caching is planned here."""
+"""Fields that only concern a provider. The key says who asks, caching is planned here, and what does not fit gives way
+in any case.
+"""
 
 AS_EVER: Mapping[str, tuple[Json, ...]] = {
     "store": (True,),
-    "parallel_tool_calls": (True,),
-    "tools": ([],),
-    "tool_choice": ("auto",),
-    "truncation": ("disabled",),
     "service_tier": ("auto", "default"),
-    "include": ([],),
-    "text": ({"format": {"type": "text"}}, {}),
+    "top_logprobs": (0,),
 }
 """Fields with values that match what is done anyway; null is always accepted."""
 
 INSTEAD = {
-    "instructions": "Make an agent of them and name its agent_id, or send them as dynamic_context.",
-    "store": "Every turn is stored; delete its conversation afterwards.",
-    "tools": "Tools are the server's: those of the deployment and its MCP servers.",
-    "max_output_tokens": "LAMELLA_MAX_OUTPUT limits answers.",
+    "store": "Every turn is stored; delete its conversation afterwards. A request without a conversation is forwarded, "
+    "and stored nowhere.",
+    "include": "Thinking is kept here, with its conversation.",
 }
+
+NO_ITEMS = ("file_search_call.", "web_search_call.", "code_interpreter_call.", "computer_call_output.")
+"""What `include` may name: parts of items that no response of this server has."""
+
+REPEATED = (
+    *("instructions", "max_output_tokens", "max_tool_calls", "parallel_tool_calls", "temperature", "text"),
+    *("tool_choice", "tools", "top_p", "truncation"),
+)
+"""Fields of a request that its response repeats."""
 
 EFFORTS = {"none": "off", "minimal": "low"}
 """Efforts of the API that are called otherwise here."""
@@ -93,13 +101,17 @@ class ResponseRequest:
         return self.fields.get("background") is True
 
 
-def asked_of(request: ExecutionRequest) -> ResponseRequest:
+def asked_of(request: ExecutionRequest, body: JsonObject) -> ResponseRequest:
     """The request of a body. Raises `InvalidRequest` for anything that this server does not do."""
     fields = {name: value for name, value in request.body_fields.items() if value is not None}
     streams, previous = fields.pop("stream", False), fields.pop("previous_response_id", None)
     background = fields.pop("background", False)
     fields.pop("stream_options", None)
     effort = _effort(fields.pop("reasoning", None))
+    included = fields.pop("include", None)
+    names = included if isinstance(included, list) else [included] if included else []
+    if any(not str(name).startswith(NO_ITEMS) for name in names):
+        raise InvalidRequest("“include” can't have this value here.", hint=INSTEAD["include"], param="include")
     for name, value in (("stream", streams), ("background", background)):
         if not isinstance(value, bool):
             raise InvalidRequest(f"“{name}” is true or false.", hint="Send one of them.", param=name)
@@ -116,12 +128,11 @@ def asked_of(request: ExecutionRequest) -> ResponseRequest:
         )
     chosen = replace(request, thinking_effort=request.thinking_effort or effort)
     after = _turn_id(previous, request) if previous is not None else None
-    repeated: dict[str, Json] = {
-        "metadata": dict(request.metadata),
-        "background": background,
-        "previous_response_id": previous,
-    }
-    return ResponseRequest(chosen, bool(streams), after, {name: value for name, value in repeated.items() if value})
+    repeated: dict[str, Json] = {name: body[name] for name in REPEATED if body.get(name) is not None}
+    told: dict[str, Json] = {"metadata": dict(request.metadata), "background": background}
+    told["previous_response_id"] = previous
+    repeated |= {name: value for name, value in told.items() if value}
+    return ResponseRequest(chosen, bool(streams), after, repeated)
 
 
 def _effort(reasoning: Json) -> str | None:
@@ -158,9 +169,10 @@ async def create_response(
     of an `ExecutionRequest` are in `metadata`.
     """
     placed = _in_conversation(body, request.headers.get(CONVERSATION_HEADER))
-    response_request = asked_of(from_openai(placed))
+    response_request = asked_of(from_openai(placed), body)
     request_placed = await _placed(app, identity, response_request)
     with conversation_named(request_placed.conversation_id):
+        request_placed = await _with_files(app, identity, request_placed, body, key)
         turn_id = await app.begin(request_placed, identity, key=key)
     turn = await app.store.turns.turn(identity.caller, turn_id)
     writer = ResponseWriter(turn, await _stored(app, identity, response_request, turn))
@@ -233,6 +245,21 @@ def no_response(response_id: str, param: str | None = None) -> NotFound:
     return NotFound(f"{which} with id '{response_id[:80]}' not found.", param=param)
 
 
+async def _with_files(
+    app: App, identity: Identity, request: ExecutionRequest, body: JsonObject, key: str | None
+) -> ExecutionRequest:
+    """The request with the files of its body, which are stored first. The same request sent again finds them."""
+    ids: dict[str, str] = {}
+    for file in read_input(body.get("input")).inline:
+        its_key = None if key is None else f"{key}#{file.id}"
+        ids[file.id] = (await app.intake.receive(identity.caller, file.name, _once(file.data), its_key)).id
+    return replace(request, file_ids=tuple(ids.get(file_id, file_id) for file_id in request.file_ids))
+
+
+async def _once(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
 async def written_events(writer: ResponseWriter, packets: AsyncIterator[AnyPacket]) -> AsyncGenerator[bytes, None]:
     yield writer.begin()
     async for packet in packets:
@@ -258,8 +285,9 @@ ERRORS = {
 
 
 class ResponseWriter:
-    """One response. Calls of tools are the server's own and are no items: a client would think them its to run.
+    """One response. Only calls of the caller's tools are items: of the server's a client would think them its to run.
 
+    A call is written once it is handed out, after its step: one that was cut off or refused is not the caller's.
     `fields` are those of the request that it repeats. Events up to number `after` are not written.
     """
 
@@ -311,6 +339,8 @@ class ResponseWriter:
                 return b"".join(self._said(packet))
             case ToolCallPacket():
                 return self._close()
+            case ToolHandedOut():
+                return self._close() + b"".join(self._handed_out(packet))
             case SourcePacket():
                 self._sources[packet.document] = packet
             case CitationPacket():
@@ -337,6 +367,19 @@ class ResponseWriter:
         else:
             item["summary"][0]["text"] += packet.text
             yield self._event("response.reasoning_summary_text.delta", **place, summary_index=0, delta=packet.text)
+
+    def _handed_out(self, packet: ToolHandedOut) -> Iterator[bytes]:
+        """A call of the caller's tool, whole."""
+        block, call_id, name = packet.block_index or 0, packet.call_id, packet.name
+        item: Item = {"id": f"fc_{self._suffix}_{block}", "type": "function_call", "call_id": call_id, "name": name}
+        self._items[block] = item
+        begun = {**item, "arguments": "", "status": "in_progress"}
+        place, arguments = self._place(block), packet.arguments
+        yield self._event("response.output_item.added", output_index=place["output_index"], item=begun)
+        yield self._event("response.function_call_arguments.delta", **place, delta=arguments)
+        yield self._event("response.function_call_arguments.done", **place, name=name, arguments=arguments)
+        item |= {"arguments": arguments, "status": "completed"}
+        yield self._event("response.output_item.done", output_index=place["output_index"], item=item)
 
     def _begun(self, block: int, packet: TextPacket | ReasoningPacket) -> bytes:
         """A new item, with its one part."""

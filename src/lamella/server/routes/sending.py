@@ -16,7 +16,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lamella.app.app import App
 from lamella.chat import Chat, IncomingMessage, Message, OutgoingMessage, Queued, WaitPolicy
+from lamella.chat.message import own_tool
 from lamella.chat.queued import QueuedContent, sent_of
+from lamella.core.messages import ToolResult, ToolSpec
 from lamella.core.packets import AnyPacket
 from lamella.core.ports import Batch
 from lamella.core.records import UNCHANGED, Caller, Choices, Notice, NoticeKind, QueueStatus
@@ -55,16 +57,37 @@ class MessageBody(Body):
     knowledge_base_ids: Annotated[list[Id], Field(max_length=20)] = Field(default_factory=list)
 
 
+class OwnToolBody(Body):
+    """A tool of the caller's. `input_schema` is a JSON schema of type object."""
+
+    name: str
+    description: str = ""
+    input_schema: dict[str, Any] | None = None
+
+
+class ResultBody(Body):
+    """The result of a call that was handed out, as the model is to read it."""
+
+    call_id: Id
+    content: str
+    is_error: bool = False
+
+
 class NewTurnBody(MessageBody):
     """`POST /api/v1/conversations/{id}/turns`. `queue` false: answer now or refuse. `debounce_ms` overrides the
     setting; 0 answers at once, together with waiting messages. `parent_message_id` is the message that it follows: null
     for the beginning, left out for the current position. `regenerate` is a turn to answer again, instead of a text.
+
+    `tools` are the caller's own: a call of one ends the turn, and the next one brings `results`, with or without a
+    text. Such a message is not queued.
     """
 
     text: str = ""
     models: Annotated[list[Id], Field(min_length=1, max_length=3)] | None = None
     parent_message_id: Id | None = None
     regenerate: Id | None = None
+    tools: Annotated[list[OwnToolBody], Field(max_length=128)] | None = None
+    results: Annotated[list[ResultBody], Field(max_length=128)] = Field(default_factory=list)
     queue: bool = True
     debounce_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
 
@@ -96,6 +119,8 @@ def message_of(body: NewTurnBody | PreviewBody) -> Message:
         timezone=body.timezone,
         models=tuple(models or ()),
         parent_message_id=body.parent_message_id if _names_parent(body) else UNCHANGED,
+        tools=_tools_of(body),
+        results=_results_of(body),
         dynamic=tuple(body.dynamic_context or ()),
         choices=Choices(
             body.layout,
@@ -105,6 +130,19 @@ def message_of(body: NewTurnBody | PreviewBody) -> Message:
             tuple(body.knowledge_base_ids),
         ),
     )
+
+
+def _tools_of(body: NewTurnBody | PreviewBody) -> tuple[ToolSpec, ...] | None:
+    if isinstance(body, PreviewBody) or body.tools is None:
+        return None
+    named = enumerate(body.tools)
+    return tuple(own_tool(tool.name, tool.description, tool.input_schema, f"tools.{n}") for n, tool in named)
+
+
+def _results_of(body: NewTurnBody | PreviewBody) -> tuple[ToolResult, ...]:
+    if isinstance(body, PreviewBody):
+        return ()
+    return tuple(ToolResult(result.call_id, "", result.content, result.is_error) for result in body.results)
 
 
 def _names_parent(body: NewTurnBody | PreviewBody) -> TypeGuard[NewTurnBody]:

@@ -59,9 +59,19 @@ class AttachmentObject(Object, kw_only=True):
     reason: str | None
 
 
+class CallResultObject(Object, kw_only=True):
+    """What a caller gave back for a call that was handed to it."""
+
+    call_id: str
+    name: str
+    content: str
+    is_error: bool
+
+
 class TurnObject(Object, kw_only=True):
     """A turn. Its packets have the whole answer, `answer` the text. `parent_id` is the turn that it follows, null at
-    the beginning; usage and cost are sums over its `runs`. `expired`: its packets are not kept any more.
+    the beginning; usage and cost are sums over its `runs`. `expired`: its packets are not kept any more. `results` are
+    those that its caller brought for the calls of that turn; without a text it goes on with them.
     """
 
     id: str
@@ -73,6 +83,7 @@ class TurnObject(Object, kw_only=True):
     model: str
     user_message_id: str
     text: str
+    results: list[CallResultObject]
     sent_at: Moment
     timezone: str
     documents: list[AttachmentObject]
@@ -164,6 +175,7 @@ def _of_turn(turn: TurnRecord) -> dict[str, Any]:
     return {
         "parent_id": turn.parent.turn_id,
         "parent_run_id": turn.parent.run_id,
+        "results": [CallResultObject.of(result) for result in turn.results],
         "documents": [AttachmentObject.of(attachment) for attachment in turn.attachments],
         "answer": turn.run.answer,
         "runs": [run_object(run) for run in turn.runs],

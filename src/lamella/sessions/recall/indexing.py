@@ -20,6 +20,8 @@ UNRECALLED = frozenset({SEARCH_CONVERSATION, READ_MESSAGE})
 def turn_passages(turn: TurnRecord) -> Iterator[tuple[Passage, str]]:
     """The passages of a turn without their vectors, each with its text, in the order in which they came."""
     yield from _cut(turn.user_message_id, "", Speaker.USER, "", turn.sent_at, turn.text)
+    for result in turn.results:  # of calls that the caller answered
+        yield from _cut(turn.user_message_id, result.call_id, Speaker.TOOL, result.name, turn.sent_at, result.content)
     for step in turn.steps:
         yield from _cut(step.id, "", Speaker.ASSISTANT, "", turn.sent_at, step.text)
         for result in step.results:

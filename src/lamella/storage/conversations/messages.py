@@ -30,6 +30,7 @@ MESSAGE = (
     messages.c.timezone,
     messages.c.dynamic,
     messages.c.dynamic_whys,
+    messages.c.tools,
 )
 """What is read of a message."""
 
@@ -55,7 +56,8 @@ def run_row(owner: str, turn_id: str, number: int, run: NewRun) -> Row:
 
 def user_message_row(owner: str, turn: NewTurn) -> Row:
     """The row of a turn's user message, without its session."""
-    said = {"parts": [Text(turn.text)], "dynamic": turn.dynamic.text, "dynamic_whys": turn.dynamic.whys}
+    parts = [Text(turn.text)] if turn.text else []
+    said = {"parts": parts, "dynamic": turn.dynamic.text, "dynamic_whys": turn.dynamic.whys}
     this = {"id": turn.user_message_id, "turn_id": turn.id, "seq": 0, "role": "user"}
     return values(messages, turn, owner=owner, made_from=turn.dynamic.made_from, **this, **said)
 
@@ -112,6 +114,8 @@ def turn_record_of(
         attachments=user.attachments,
         dynamic=user.dynamic,
         dynamic_from=user.made_from,
+        tools=user.tools,
+        results=user.results,
         runs=tuple(run_record_of(run, [step for step in rows if step["run_id"] == run["id"]]) for run in runs),
         usage=usage_of(row),
     )

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from sqlalchemy import CTE, Connection, RowMapping, Select, func, literal, or_, select
 
+from lamella.core.handover import folded
 from lamella.core.messages import Attachment, Turn
 from lamella.core.records import Caller, Place, TurnRecord
 from lamella.storage.conversations.messages import MESSAGE, Attached, turn_of, turn_record_of
@@ -100,7 +101,7 @@ def find_sent(connection: Connection, caller: Caller, turn_id: str | None, most:
     query = (
         select(messages.c.sent_at)
         .join(line, line.c.id == messages.c.turn_id)
-        .where(messages.c.owner == caller.user_id, messages.c.run_id.is_(None))
+        .where(messages.c.owner == caller.user_id, messages.c.run_id.is_(None), messages.c.parts != ())
         .order_by(line.c.depth.desc())
     )
     return tuple(sent for sent in connection.execute(query).scalars() if sent)
@@ -112,10 +113,21 @@ def find_path(
     """The turns to a place, canonical, the running one included: all, or those after the turn `after`.
 
     Of each turn there are the steps of the run that is followed, and its status is that run's. What lies before `after`
-    is not read, however much it is.
+    is not read, however much it is; but of a turn that is continued after it, all is.
     """
     if place.turn_id is None or place.turn_id == after:
         return ()
+    stored = _stored(connection, caller, conversation_id, place, after)
+    while after is not None and stored[0].user.continues:
+        after = find_turn(connection, caller, after)["parent_id"]
+        stored = _stored(connection, caller, conversation_id, place, after)
+    return turns_held_back(connection, caller, folded(stored))
+
+
+def _stored(
+    connection: Connection, caller: Caller, conversation_id: str, place: Place, after: str | None
+) -> list[Turn]:
+    """The turns as they are stored: those that continue another are rows of their own."""
     line = line_of(caller, place, after)
     query = (
         select(*MESSAGE, func.coalesce(runs.c.status, line.c.status).label("status"))
@@ -129,5 +141,4 @@ def find_path(
     attached = _attachments(connection, caller, select(line.c.id))
     if place.turn_id not in by_turn:
         raise damaged(f"conversation {conversation_id}", "its turns are missing")
-    found = [turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items()]
-    return turns_held_back(connection, caller, found)
+    return [turn_of(turn_id, rows[0]["status"], rows, attached) for turn_id, rows in by_turn.items()]

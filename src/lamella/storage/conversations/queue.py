@@ -207,7 +207,7 @@ class NoticeRows(Rows):
             select(func.min(messages.c.id))
             .join(sessions, sessions.c.id == messages.c.session_id)
             .where(sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)
-            .where(messages.c.role == "user")
+            .where(messages.c.role == "user", messages.c.parts != ())
             .group_by(messages.c.session_id)
         )
         asked = select(messages.c.id, messages.c.session_id, messages.c.parts).where(messages.c.id.in_(first))

@@ -23,7 +23,7 @@ from lamella.core.sessions import Session, SessionCause, summaries_in_window
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.decisions import find_decisions, find_tree
 from lamella.storage.conversations.documents import find_documents
-from lamella.storage.conversations.paths import find_path, find_sent
+from lamella.storage.conversations.paths import find_path, find_sent, find_turn
 from lamella.storage.conversations.requests import find_last_bill
 from lamella.storage.conversations.sessions import count_session_changes, find_ancestry, find_sessions, followed_run
 from lamella.storage.database import Rows, reads, writes
@@ -137,10 +137,15 @@ class SnapshotRows(Rows):
         conversation_id: str,
         models: Sequence[str],
         place: Place | None = None,
+        *,
+        with_last: bool = False,
     ) -> tuple[ConversationSnapshot, ...]:
-        """As `snapshot`, for each of the models and at `place`, None for where the conversation stands."""
+        """As `snapshot`, for each of the models and at `place`, None for where the conversation stands.
+
+        `with_last`: the turn at the place is read although its session ended with it, since it is to be continued.
+        """
         conversation = find_conversation(connection, caller, conversation_id)
-        return _snapshots(connection, caller, conversation, models, place or conversation.place)
+        return _snapshots(connection, caller, conversation, models, place or conversation.place, with_last=with_last)
 
     async def agent_and_project(
         self, caller: Caller, conversation_id: str, agent_id: str | None, *, keep: bool = True
@@ -188,7 +193,13 @@ class SnapshotRows(Rows):
 
 
 def _snapshots(
-    connection: Connection, caller: Caller, conversation: Conversation, models: Sequence[str], place: Place
+    connection: Connection,
+    caller: Caller,
+    conversation: Conversation,
+    models: Sequence[str],
+    place: Place,
+    *,
+    with_last: bool = False,
 ) -> tuple[ConversationSnapshot, ...]:
     held = _held(connection, caller, conversation, place)
     if not conversation.forked and place == conversation.place:
@@ -197,7 +208,10 @@ def _snapshots(
         sessions = find_sessions(connection, caller, conversation.id)
     named, start = _window(held)
     session = _session(conversation, sessions, place, named)
-    path = find_path(connection, caller, conversation.id, place, start)
+    after = start
+    if with_last and place.turn_id is not None and place.turn_id == start:
+        after = find_turn(connection, caller, start)["parent_id"]
+    path = find_path(connection, caller, conversation.id, place, after)
     documents = find_documents(connection, caller, conversation.id)
     moves = count_session_changes(connection, caller, conversation.id)
     sent = find_sent(connection, caller, start, RECENT)

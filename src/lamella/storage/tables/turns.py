@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
 
-from lamella.core.messages import StopReason, TurnStatus
+from lamella.core.messages import StopReason, ToolSpec, TurnStatus
 from lamella.core.records import Expired, Pinned
 from lamella.storage.columns import Json, LocalMoment, OneOf, Parts, Results, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id, usage
@@ -79,6 +79,7 @@ messages = Table(
     part_of("session_id", "sessions.id"),
     Column("run_id", String),
     Column("made_from", Json(tuple[str, ...]), nullable=False, server_default="[]"),
+    Column("tools", Json(tuple[ToolSpec, ...])),
     Index("uq_messages_turn_id_seq", "turn_id", "seq", unique=True),
 )
 """`seq` 0 is the user message of the turn, the others are the steps of its runs, one run after the other. Usage is that
@@ -86,6 +87,9 @@ of the step's request.
 
 `made_from` are the ids of the knowledge bases of which something stood in the window that a step was made from, a JSON
 list. `session_id` is the message's label; the window is read from the path and the decisions, never from it.
+
+`tools` are the caller's own that a user message came with, null if it named none. `results` of a user message are those
+of the calls that the answer before handed to the caller. Without `parts` it continues the turn of that answer.
 """
 
 pinned = Table(

@@ -1,0 +1,206 @@
+"""OpenAI's own client with tools of its own, in conversations that the server keeps."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import openai
+import pytest
+
+from lamella.app.app import LOCAL_OWNER, App
+from lamella.core.messages import ToolCall
+from lamella.llm.scripted import ScriptedModel, calling, saying
+from lamella.server.routes.openai_request import from_openai, to_openai
+from lamella.server.testing import ServerClient
+
+pytestmark = pytest.mark.anyio
+
+WEATHER: Any = {
+    "type": "function",
+    "name": "weather",
+    "description": "The weather in a city.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    "strict": True,
+}
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture
+async def sdk(client: ServerClient) -> AsyncIterator[openai.AsyncOpenAI]:
+    http = openai.DefaultAsyncHttpxClient(trust_env=False)
+    address = f"{client.http.base_url}/v1".replace("//v1", "/v1")
+    headers = {"x-conversation-id": "new"}
+    async with openai.AsyncOpenAI(
+        base_url=address, api_key="unused", http_client=http, default_headers=headers, max_retries=0
+    ) as found:
+        yield found
+
+
+def weather(id: str, city: str) -> ToolCall:
+    return ToolCall(id, "weather", json.dumps({"city": city}))
+
+
+def output(id: str, said: str) -> Any:
+    return {"type": "function_call_output", "call_id": id, "output": said}
+
+
+async def test_calls_are_items_and_outputs_go_on(sdk: openai.AsyncOpenAI, model: ScriptedModel) -> None:
+    model.then(calling(weather("c1", "Rome"), weather("c2", "Oslo"), text="Let me see."), saying("Sun, and snow."))
+    first = await sdk.responses.create(model="scripted", input="Rome and Oslo?", tools=[WEATHER])
+    assert first.status == "completed"
+    assert [item.type for item in first.output] == ["message", "function_call", "function_call"]
+    calls = [item for item in first.output if item.type == "function_call"]
+    assert [(call.call_id, call.name, json.loads(call.arguments)) for call in calls] == [
+        ("c1", "weather", {"city": "Rome"}),
+        ("c2", "weather", {"city": "Oslo"}),
+    ]
+    assert [tool.type for tool in first.tools] == ["function"]
+    second = await sdk.responses.create(
+        model="scripted",
+        previous_response_id=first.id,
+        input=[output(call.call_id, "sun" if call.call_id == "c1" else "snow") for call in calls],
+        tools=[WEATHER],
+    )
+    assert (second.output_text, second.previous_response_id) == ("Sun, and snow.", first.id)
+    earlier, later = model.requests
+    assert later.blocks[: len(earlier.blocks)] == earlier.blocks
+    third = [block.value for block in later.blocks[len(earlier.blocks) :]]
+    assert [block["type"] for block in third] == ["text", "tool_use", "tool_use", "tool_result", "tool_result"]
+
+
+async def test_a_stream_has_the_events_of_a_call(sdk: openai.AsyncOpenAI, model: ScriptedModel) -> None:
+    server = ToolCall("c0", "read_file", '{"file_id":"file_no"}')
+    model.then(calling(weather("c1", "Rome"), server, text="Let me see."))
+    kinds: list[str] = []
+    async with sdk.responses.stream(model="scripted", input="Rome?", tools=[WEATHER]) as events:
+        kinds += [event.type async for event in events]
+        final = await events.get_final_response()
+    assert kinds[-5:] == [
+        "response.output_item.added",
+        "response.function_call_arguments.delta",
+        "response.function_call_arguments.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert [item.type for item in final.output] == ["message", "function_call"]
+
+
+async def test_the_conversation_and_its_header_name_the_place_too(
+    sdk: openai.AsyncOpenAI, model: ScriptedModel
+) -> None:
+    model.then(calling(weather("c1", "Rome")), calling(weather("c2", "Oslo")), saying("Sun, and snow."))
+    first = await sdk.responses.create(model="scripted", input="Rome?", tools=[WEATHER])
+    assert first.conversation is not None
+    await sdk.responses.create(conversation=first.conversation.id, input=[output("c1", "sun")])
+    headers = {"x-conversation-id": first.conversation.id}
+    third = await sdk.responses.create(
+        model="scripted", input=[output("c2", "snow"), {"role": "user", "content": "Both?"}], extra_headers=headers
+    )
+    assert third.output_text == "Sun, and snow."
+    tools = [[block for block in request.blocks if block.level == "tools"] for request in model.requests]
+    assert tools[0] == tools[1] == tools[2]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "says"),
+    [
+        ([output("c1", "sun")], "No tool output found for function call c2."),
+        ([output("c1", "sun"), output("c2", "snow"), output("c3", "?")], "No tool call found for function call output"),
+        ([output("c1", "sun"), output("c2", "snow"), output("c2", "snow")], "Two tool outputs found"),
+    ],
+)
+async def test_outputs_that_do_not_fit_are_refused_in_the_vendor_s_words(
+    sdk: openai.AsyncOpenAI, model: ScriptedModel, outputs: list[Any], says: str
+) -> None:
+    model.then(calling(weather("c1", "Rome"), weather("c2", "Oslo")))
+    first = await sdk.responses.create(model="scripted", input="Rome and Oslo?", tools=[WEATHER])
+    with pytest.raises(openai.BadRequestError) as caught:
+        await sdk.responses.create(previous_response_id=first.id, input=outputs)
+    assert says in str(caught.value)
+    assert caught.value.param == "input"
+
+
+async def test_a_retry_is_answered_again(sdk: openai.AsyncOpenAI, model: ScriptedModel) -> None:
+    model.then(calling(weather("c1", "Rome")), saying("Sun."), saying("Sunny."))
+    first = await sdk.responses.create(model="scripted", input="Rome?", tools=[WEATHER])
+    said = [
+        (await sdk.responses.create(previous_response_id=first.id, input=[output("c1", "sun")])).output_text
+        for _ in range(2)
+    ]
+    assert said == ["Sun.", "Sunny."]
+    assert model.requests[1].blocks == model.requests[2].blocks
+
+
+async def test_how_to_answer_reaches_the_model(sdk: openai.AsyncOpenAI, model: ScriptedModel) -> None:
+    model.then(saying('{"sky":"blue"}'))
+    schema: dict[str, object] = {"type": "object", "properties": {"sky": {"type": "string"}}}
+    answer = await sdk.responses.create(
+        model="scripted",
+        input="Rome?",
+        instructions="Be brief.",
+        max_output_tokens=100,
+        temperature=0.2,
+        top_p=0.9,
+        parallel_tool_calls=False,
+        text={"format": {"type": "json_schema", "name": "sky", "schema": schema}},
+        truncation="auto",
+        service_tier="auto",
+        include=["web_search_call.action.sources"],
+        max_tool_calls=3,
+        user="ann",
+    )
+    head = model.requests[0].head
+    assert (head["max_tokens"], head["temperature"], head["top_p"]) == (100, 0.2, 0.9)
+    assert head["output_config"] == {"format": {"name": "sky", "schema": schema, "strict": False}}
+    assert any(b"Be brief." in block.data for block in model.requests[0].blocks)
+    assert (answer.instructions, answer.temperature, answer.max_output_tokens) == ("Be brief.", 0.2, 100)
+
+
+async def test_instructions_hold_for_one_request(sdk: openai.AsyncOpenAI, model: ScriptedModel) -> None:
+    model.then(saying("Sun."), saying("Still sun."), saying("Sun."))
+    first = await sdk.responses.create(model="scripted", input="Rome?", instructions="Be brief.")
+    second = await sdk.responses.create(input="Now?", previous_response_id=first.id, instructions="Be brief.")
+    await sdk.responses.create(input="And now?", previous_response_id=second.id)
+    for before, after in zip(model.requests, model.requests[1:], strict=False):
+        assert after.blocks[: len(before.blocks)] == before.blocks, "the prefix is what it was"
+    told = [sum(b"Be brief." in block.data for block in request.blocks) for request in model.requests]
+    assert told == [1, 1, 1], "the same instructions are not sent twice"
+    assert b"no longer applies" in b"".join(block.data for block in model.requests[2].blocks)
+
+
+async def test_several_items_are_one_message(sdk: openai.AsyncOpenAI, model: ScriptedModel, app: App) -> None:
+    model.then(saying("I see."))
+    picture = f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}"
+    note = base64.b64encode(b"Rome is warm.").decode()
+    answer = await sdk.responses.create(
+        model="scripted",
+        input=[
+            {"role": "developer", "content": "Be kind."},
+            {"role": "user", "content": [{"type": "input_image", "image_url": picture, "detail": "auto"}]},
+            {"role": "user", "content": [{"type": "input_file", "filename": "rome.txt", "file_data": note}]},
+            {"role": "user", "content": "What do you see?"},
+        ],
+    )
+    turn = await app.store.turns.turn(LOCAL_OWNER, f"turn_{answer.id.removeprefix('resp_')}")
+    assert [attachment.title for attachment in turn.attachments] == ["picture.png", "rome.txt"]
+    assert turn.text.strip() == "What do you see?"
+    assert turn.dynamic == "Be kind."
+    assert any(b"Rome is warm." in block.data for block in model.requests[0].blocks)
+
+
+def test_a_request_with_tools_and_results_is_the_same_both_ways() -> None:
+    body: Any = {
+        "input": [output("c1", "sun"), {**output("c2", "no"), "status": "incomplete"}],
+        "tools": [WEATHER],
+        "tool_choice": {"type": "function", "name": "weather"},
+        "max_output_tokens": 50,
+        "parallel_tool_calls": False,
+    }
+    request = from_openai(body)
+    assert [result.is_error for result in request.results] == [False, True]
+    assert from_openai(to_openai(request)) == request
