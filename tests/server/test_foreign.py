@@ -178,6 +178,15 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("GET", "/v1/responses/{response}/input_items", None),
     ("POST", "/v1/responses/{response}/cancel", None),
     ("DELETE", "/v1/responses/{response}", None),
+    ("GET", "/v1/conversations/{conversation}", None),
+    ("POST", "/v1/conversations/{conversation}", {"metadata": {"mine": "now"}}),
+    ("GET", "/v1/conversations/{conversation}/items", None),
+    ("POST", "/v1/conversations/{conversation}/items", {"items": [{"role": "user", "content": "Mine now"}]}),
+    ("GET", "/v1/conversations/{conversation}/items/{item}", None),
+    ("DELETE", "/v1/conversations/{conversation}/items/{item}", None),
+    ("GET", "/v1/conversations/{mine}/items/{item}", None),
+    ("DELETE", "/v1/conversations/{conversation}", None),
+    ("POST", "/v1/responses", {"input": "Tell me", "conversation": "{conversation}"}),
     ("GET", "/v1/files/{file}", None),
     ("GET", "/v1/files/{file}/content", None),
     ("DELETE", "/v1/files/{file}", None),
@@ -233,6 +242,14 @@ async def test_every_id_of_somebody_else_is_not_found_at_every_route(town: Town)
     assert (await town.ann.get(f"/turns/{town.ids['running']}"))["status"] == "running"
     assert (await town.bob.get("/projects"))["data"][0]["revision"] == 1
     assert (await town.bob.get(f"/conversations/{bobs['mine']}/turns"))["data"] == []
+
+
+async def test_nobody_goes_on_from_a_response_of_somebody_else(town: Town) -> None:
+    for id in (town.ids["response"], "resp_none"):
+        answer = await town.bob.http.post("/v1/responses", json={"input": "Tell me", "previous_response_id": id})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (400, "previous_response_not_found")
+        assert error["message"] == f"Previous response with id '{id}' not found."
 
 
 async def test_the_list_above_has_every_route_with_an_id(town: Town) -> None:

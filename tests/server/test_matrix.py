@@ -38,7 +38,7 @@ ONESELF = (401, 404, 404, 404, 0, 0)
 """The answers by role; 0 is to be let in."""
 
 OUTSIDE = {("GET", "/healthz"): ANYBODY, ("GET", "/version"): ANYBODY, ("POST", "/v1/responses"): OWN}
-VENDORS = {("GET", "/v1/files"): KNOWN, ("POST", "/v1/files"): KNOWN}
+VENDORS = {("GET", "/v1/files"): KNOWN, ("POST", "/v1/files"): KNOWN, ("POST", "/v1/conversations"): KNOWN}
 ACCESS = {
     ("GET", "/login"): ANYBODY,
     ("POST", "/login"): ANYBODY,
@@ -115,6 +115,7 @@ WITH_AN_ID = (
     *("conversations/{conversation_id}", "files/{file_id}", "agents/{agent_id}", "projects/{project_id}"),
     *("sessions/{session_id}", "turns/{turn_id}", "runs/{run_id}", "requests/{request_id}", "keys/{key_id}"),
     *("documents/{document_id}", "lines/{line_id}", "v1/responses/{response_id}", "v1/files/{file_id}"),
+    "v1/conversations/{conversation_id}",
 )
 """What is under these belongs to one user."""
 

@@ -73,6 +73,7 @@ async def furnished(app: App, ann: ServerClient, owner: Caller) -> dict[str, str
         "turn": packets[0]["turn_id"],
         "response": packets[0]["turn_id"].replace("turn_", "resp_"),
         "running": running[0]["turn_id"],
+        "item": packets[0]["turn_id"].replace("turn_", "msg_"),
         "run": next(packet["run_id"] for packet in running if packet["type"] == "run.started"),
         "message": waits.json()["id"],
         "request": request["request_id"],

@@ -164,6 +164,9 @@ BY_ID: dict[str, Call] = {
     "append_journal": lambda store, caller: store.turns.append_journal([entry(1, owner=caller)]),
     "is_closed": lambda store, caller: store.turns.is_closed(caller, "turn_1"),
     "journal": lambda store, caller: store.turns.journal(caller, "turn_1", 0),
+    "change_imported": lambda store, caller: store.histories.change_imported(
+        caller, imported_turn().turn.id, None, NOON
+    ),
     "add_response": lambda store, caller: store.responses.add_response(
         caller, StoredResponse("resp_1", NOON, "turn_1")
     ),
@@ -247,6 +250,9 @@ async def _fill(store: Store) -> None:
 @pytest.mark.parametrize("verb", BY_ID)
 async def test_what_is_somebody_elses_is_not_found(store: Store, backing: Backing, verb: str) -> None:
     await _fill(store)
+    if verb == "change_imported":
+        await store.turns.finish_turn(ANN, turn_end())
+        await BY_ID["import_turns"](store, ANN)
     before = backing.dump()
     with pytest.raises(NotFound) as foreign:
         await BY_ID[verb](store, BOB)

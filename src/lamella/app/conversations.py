@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lamella.app.idempotency import CreationRequest, IdempotentCreation
 from lamella.app.library import Library
@@ -32,6 +32,7 @@ class NewConversation:
     agent_id: str | None = None
     project_id: str | None = None
     thinking_effort: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class ConversationEdit:
     agent_id: str | Unchanged | None = UNCHANGED
     project_id: str | Unchanged | None = UNCHANGED
     thinking_effort: str | Unchanged | None = UNCHANGED
+    metadata: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class Conversations:
             project_id=request.project_id,
             system_prompt_version=prompt.version,
             thinking_effort=effort_named(request.thinking_effort) if request.thinking_effort is not None else None,
+            metadata=request.metadata,
         )
 
     async def change(self, caller: Caller, conversation_id: str, edit: ConversationEdit) -> Conversation:
@@ -138,6 +141,7 @@ class Conversations:
             agent_id=edit.agent_id,
             project_id=edit.project_id,
             thinking_effort=_effort(edit.thinking_effort),
+            metadata=edit.metadata,
         )
         decided = tuple(self._decisions(caller, before, change))
         return await self.store.conversations.change_conversation(

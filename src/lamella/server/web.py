@@ -35,6 +35,7 @@ from lamella.server.routes import (
     files,
     library,
     lines,
+    openai_conversations,
     requests,
     responses,
     restricted,
@@ -75,7 +76,7 @@ ROUTERS = (
 )
 """The native API."""
 
-FACADES = (responses.router, stored_responses.router, vendor_files.router)
+FACADES = (responses.router, stored_responses.router, openai_conversations.router, vendor_files.router)
 """Doors for clients of other vendors' APIs."""
 
 POLICY = (

@@ -43,10 +43,14 @@ ANSWER: Answers = {200: {JSON: AnyObject}}
 Include = Annotated[list[str] | None, Query()]
 
 
-async def find_response(app: App, identity: Identity, response_id: str) -> tuple[TurnRecord, JsonObject]:
-    """The turn of a response, and the fields of its request that it repeats. Raises `NotFound`."""
+async def find_response(
+    app: App, identity: Identity, response_id: str, *, deleted: bool = False
+) -> tuple[TurnRecord, JsonObject]:
+    """The turn of a response, and the fields of its request that it repeats. Raises `NotFound`, also for one that was
+    deleted, unless those are looked for too.
+    """
     stored = await app.store.responses.response(identity.caller, response_id)
-    if not response_id.startswith(RESPONSE) or (stored is not None and stored.deleted):
+    if not response_id.startswith(RESPONSE) or (stored is not None and stored.deleted and not deleted):
         raise no_response(response_id)
     try:
         turn = await app.store.turns.turn(identity.caller, TURN + response_id.removeprefix(RESPONSE))
@@ -132,9 +136,9 @@ async def input_items(
 
 def input_items_of(turn: TurnRecord) -> list[Item]:
     """The user's message of a turn as an item, with its files."""
-    text = {"type": "input_text", "text": turn.text}
-    content = [*map(_file_part, turn.attachments), text]
-    return [{"id": turn.user_message_id, "type": "message", "status": "completed", "role": "user", "content": content}]
+    content = [*map(_file_part, turn.attachments), {"type": "input_text", "text": turn.text}]
+    id = f"msg_{turn.id.removeprefix(TURN)}"
+    return [{"id": id, "type": "message", "status": "completed", "role": "user", "content": content}]
 
 
 def _file_part(file: Attachment) -> Item:

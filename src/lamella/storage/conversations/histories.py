@@ -8,17 +8,19 @@ from datetime import datetime
 from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.messages import TurnStatus
-from lamella.core.records import AnswerPlace, Caller, ImportedTurn, Place
+from lamella.core.errors import InvalidRequest
+from lamella.core.messages import Step, TurnStatus
+from lamella.core.records import AnswerPlace, Caller, Conversation, ImportedTurn, Place
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
 from lamella.storage.conversations.decisions import Moment, decide
 from lamella.storage.conversations.messages import run_row, step_row, turn_row, user_message_row
+from lamella.storage.conversations.paths import find_turn
 from lamella.storage.conversations.turns import attach
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.files import find_files
 from lamella.storage.library import find_agent
-from lamella.storage.rows import owned_by
-from lamella.storage.tables import client_answers, conversations, messages, runs, turns
+from lamella.storage.rows import Row, owned_by
+from lamella.storage.tables import client_answers, conversations, messages, requests, runs, turns
 
 LOOKED_UP = 500
 """So many of the newest answers of a history are looked up."""
@@ -73,24 +75,26 @@ class HistoryRows(Rows):
         self,
         connection: Connection,
         caller: Caller,
-        agent_id: str,
+        agent_id: str | None,
         parent: Place,
         imported: Sequence[ImportedTurn],
         at: datetime,
     ) -> Place:
         """Store turns that a client sent, one after the other, after `parent`. Returns the place after the last.
 
-        The conversation goes on there. Raises `TurnInProgress` while it answers.
+        The conversation goes on there. Without an agent no answer is found by its key. Raises `TurnInProgress` while it
+        answers.
         """
         conversation_id = imported[0].turn.conversation_id
         conversation = find_conversation(connection, caller, conversation_id, lock=True)
         if conversation.running_turn is not None:
             raise turn_in_progress(conversation.running_turn)
-        find_agent(connection, caller, agent_id)
+        if agent_id is not None:
+            find_agent(connection, caller, agent_id)
         place = parent
         for one in imported:
             place = _import_turn(connection, caller, one, place, conversation.session_id, at)
-            if one.key:
+            if one.key and agent_id is not None:
                 _keep(connection, caller, agent_id, one.key, conversation_id, place, at)
         connection.execute(
             update(conversations)
@@ -108,6 +112,44 @@ class HistoryRows(Rows):
             branch = Decision(DecisionKind.BRANCH, first, parent.turn_id or "", caller.user_id, why)
             decide(connection, self._ids, caller, Moment(conversation_id, at, first), (branch,))
         return place
+
+    @writes
+    def change_imported(
+        self, connection: Connection, caller: Caller, turn_id: str, steps: Sequence[Step] | None, at: datetime
+    ) -> None:
+        """Replace the steps of a conversation's newest turn, which a client sent; None removes the turn.
+
+        Raises `TurnInProgress` while the conversation answers, `InvalidRequest` for any other turn.
+        """
+        turn = find_turn(connection, caller, turn_id)
+        conversation = find_conversation(connection, caller, turn["conversation_id"], lock=True)
+        _must_be_newest(connection, caller, conversation, turn_id)
+        its = messages.c.turn_id == turn_id, messages.c.owner == caller.user_id, messages.c.seq > 0
+        connection.execute(delete(messages).where(*its))
+        moved: Row = {"updated_at": at}
+        for seq, step in enumerate(steps or (), start=1):
+            row = step_row(caller.user_id, turn_id, str(conversation.head_run_id), seq, step)
+            connection.execute(insert(messages), {**row, "session_id": conversation.session_id})
+        if steps is None:
+            moved |= {"head": turn["parent_id"], "head_run_id": turn["parent_run_id"]}
+            connection.execute(delete(turns).where(*owned_by(turns, caller, turn_id)))
+        this = owned_by(conversations, caller, conversation.id)
+        connection.execute(update(conversations).where(*this).values(**moved))
+
+
+def _must_be_newest(connection: Connection, caller: Caller, conversation: Conversation, turn_id: str) -> None:
+    """Raises `TurnInProgress`, and `InvalidRequest` for a turn that others follow, or that a model answered here."""
+    if conversation.running_turn is not None:
+        raise turn_in_progress(conversation.running_turn)
+    of = requests.c.owner == caller.user_id, requests.c.turn_id == turn_id
+    answered = connection.execute(select(requests.c.id).where(*of).limit(1)).first()
+    followed = connection.execute(select(turns.c.id).where(turns.c.parent_id == turn_id).limit(1)).first()
+    if conversation.head != turn_id or answered is not None or followed is not None:
+        raise InvalidRequest(
+            "Only the newest item of a conversation can be deleted, and only one that was added to it: what a model "
+            "answered, and what it answered to, belongs together.",
+            hint="Delete the conversation, or begin another one with the items that you want.",
+        )
 
 
 def _import_turn(

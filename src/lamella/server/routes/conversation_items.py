@@ -1,0 +1,280 @@
+"""Items of OpenAI's conversations as turns, and back.
+
+A user's message begins a turn. What follows it up to the next one are its steps: answers, thinking, calls of functions,
+and with their outputs the results of these calls. So a model reads items that were added as it reads its own turns.
+
+    user "Hi" · assistant "Hello." · user "And?"    two turns; the second has no answer yet
+
+The items of a turn that a model answered here are those of its response. An id names its turn and a block in it, such
+as `msg_01m8…_0`; the user's message has the id of the turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lamella.app.app import App
+from lamella.core.access import Identity
+from lamella.core.counting import count_tokens
+from lamella.core.errors import InvalidRequest
+from lamella.core.json import Json, JsonObject
+from lamella.core.messages import AnswerPart, Reasoning, Step, StopReason, Text, ToolCall, ToolResult, TurnStatus
+from lamella.core.records import Conversation, ImportedTurn, NewRun, NewTurn, TurnRecord
+from lamella.gateway.histories import NOTHING_SAID
+from lamella.server.routes.responses import RESPONSE, TURN, Item
+from lamella.server.routes.stored_responses import find_response, input_items_of, whole_response
+
+MOST_ITEMS = 20
+"""So many items are added at once, as in OpenAI's API."""
+
+_ID = re.compile(r"[a-z]+_([0-9a-z]+)(?:_\w+)?", re.ASCII)
+
+_TAKEN = "Send messages of the user and the assistant, function calls and their outputs."
+
+
+def turn_id_of(item_id: str) -> str | None:
+    """The turn that an item is part of."""
+    found = _ID.fullmatch(item_id)
+    return TURN + found[1] if found is not None else None
+
+
+# From turns
+
+
+async def items_of(app: App, identity: Identity, turn: TurnRecord) -> list[Item]:
+    """The items of a turn, in order."""
+    said = [] if turn.text == NOTHING_SAID else input_items_of(turn)
+    if is_imported(turn):
+        return [*said, *_added_items(turn)]
+    _, fields = await find_response(app, identity, RESPONSE + turn.id.removeprefix(TURN), deleted=True)
+    response = await whole_response(app, identity, turn, fields)
+    return [*said, *response["output"]]
+
+
+def is_imported(turn: TurnRecord) -> bool:
+    """Whether a turn was added as items: no request was made for it."""
+    return turn.status is TurnStatus.FINISHED and not any(step.made_after for step in turn.steps)
+
+
+def _added_items(turn: TurnRecord) -> Iterator[Item]:
+    suffix, block = turn.id.removeprefix(TURN), 0
+    for step in turn.steps:
+        for part in step.parts:
+            yield _item_of(part, f"{suffix}_{block}")
+            block += 1
+        for number, result in enumerate(step.results):
+            output = {"call_id": result.call_id, "output": result.content, "status": "completed"}
+            yield {"id": f"fco_{suffix}_{block}_{number}", "type": "function_call_output", **output}
+
+
+def _item_of(part: AnswerPart, place: str) -> Item:
+    match part:
+        case Text(text):
+            content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
+            made: Item = {"id": f"msg_{place}", "type": "message", "status": "completed", "role": "assistant"}
+            return {**made, "content": content}
+        case Reasoning(text):
+            return {"id": f"rs_{place}", "type": "reasoning", "summary": [{"type": "summary_text", "text": text}]}
+        case ToolCall(id, name, arguments):
+            call = {"call_id": id, "name": name, "arguments": arguments, "status": "completed"}
+            return {"id": f"fc_{place}", "type": "function_call", **call}
+
+
+# To turns
+
+
+@dataclass(slots=True)
+class DraftStep:
+    """A step that is being read."""
+
+    parts: list[AnswerPart] = field(default_factory=list)
+    results: list[ToolResult] = field(default_factory=list)
+
+    @property
+    def waits_for(self) -> dict[str, str]:
+        """The names of the calls without a result, by id."""
+        given = {result.call_id for result in self.results}
+        return {part.id: part.name for part in self.parts if isinstance(part, ToolCall) and part.id not in given}
+
+
+@dataclass(slots=True)
+class DraftTurn:
+    """A turn that is being read. `record` is the stored turn that it goes on with, None for a new one."""
+
+    text: str = NOTHING_SAID
+    file_ids: tuple[str, ...] = ()
+    steps: list[DraftStep] = field(default_factory=list)
+    record: TurnRecord | None = None
+    changed: bool = False
+
+
+def read_items(items: Json, newest: TurnRecord | None, param: str = "items") -> list[DraftTurn]:
+    """The turns that items make. `newest` is the conversation's newest turn; items that follow it become part of it if
+    it was added too. Raises `InvalidRequest` with the place of an item that can't be taken.
+    """
+    if not isinstance(items, list) or not items or len(items) > MOST_ITEMS:
+        raise InvalidRequest(
+            f"“{param}” is a list of 1 to {MOST_ITEMS} items.", hint="Send fewer at once.", param=param
+        )
+    turns: list[DraftTurn] = []
+    if newest is not None and is_imported(newest):
+        steps = [DraftStep(list(step.parts), list(step.results)) for step in newest.steps]
+        turns.append(DraftTurn(newest.text, steps=steps, record=newest))
+    for number, item in enumerate(items):
+        _take(turns, item if isinstance(item, Mapping) else {}, f"{param}.{number}")
+    return [turn for turn in turns if turn.changed]
+
+
+def _take(turns: list[DraftTurn], item: JsonObject, place: str) -> None:
+    kind = item.get("type", "message" if "role" in item else None)
+    match item:
+        case {"role": "user", "content": content} if kind == "message":
+            text, file_ids = _user_content(content, f"{place}.content")
+            turns.append(DraftTurn(text, file_ids, changed=True))
+        case {"role": "assistant", "content": content} if kind == "message":
+            _answer(turns, Text(_texts(content, f"{place}.content")))
+        case {"type": "function_call", "call_id": str(id), "name": str(name), "arguments": str(arguments)}:
+            _answer(turns, ToolCall(id, name, arguments))
+        case {"type": "function_call_output", "call_id": str(id), "output": output}:
+            _result(turns, id, _texts(output, f"{place}.output"), place)
+        case {"type": "reasoning"}:
+            summary = item.get("summary") or item.get("content")
+            if text := _texts(summary, f"{place}.summary") if summary else "":
+                _answer(turns, Reasoning(text))
+        case {"role": "system" | "developer"}:
+            hint = "Send it as the instructions of each response, or make an agent of it."
+            raise InvalidRequest("A conversation here has no messages of the system.", hint=hint, param=f"{place}.role")
+        case _:
+            said = f"“{str(kind)[:60]}” can't be stored in a conversation here."
+            raise InvalidRequest(said, hint=_TAKEN, param=place)
+
+
+def _answer(turns: list[DraftTurn], part: AnswerPart) -> None:
+    """A part of an answer: of the newest step, unless that has its results already."""
+    if not turns:
+        turns.append(DraftTurn())
+    turn = turns[-1]
+    if not turn.steps or turn.steps[-1].results:
+        turn.steps.append(DraftStep())
+    turn.steps[-1].parts.append(part)
+    turn.changed = True
+
+
+def _result(turns: list[DraftTurn], call_id: str, output: str, place: str) -> None:
+    for turn in reversed(turns):
+        for step in turn.steps:
+            if call_id in step.waits_for:
+                step.results.append(ToolResult(call_id, step.waits_for[call_id], output))
+                turn.changed = True
+                return
+    raise InvalidRequest(
+        f"No tool call found for function call output with call_id {call_id[:80]}.",
+        hint="Add the function_call before its output.",
+        param=place,
+    )
+
+
+def _user_content(content: Json, place: str) -> tuple[str, tuple[str, ...]]:
+    """Text and files of a user's message."""
+    if isinstance(content, str):
+        return _some(content, place), ()
+    texts, files = list[Json](), list[str]()
+    for part in content if isinstance(content, list) else [content]:
+        match part:
+            case {"type": "input_file" | "input_image", "file_id": str(file_id)}:
+                files.append(file_id)
+            case _:
+                texts.append(part)
+    return _texts(texts, place), tuple(files)
+
+
+def _texts(content: Json, place: str) -> str:
+    """The texts of a content that can have nothing else."""
+    if isinstance(content, str):
+        return _some(content, place)
+    texts = list[str]()
+    for part in content if isinstance(content, list) else [None]:
+        text = part.get("text", part.get("refusal")) if isinstance(part, Mapping) else None
+        if not isinstance(text, str):
+            raise InvalidRequest(
+                "This content can't be stored here.", hint="Send texts, and files by their file_id.", param=place
+            )
+        texts.append(text)
+    return _some("\n\n".join(texts), place)
+
+
+def _some(text: str, place: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest("The text is no valid Unicode.", hint="Send valid Unicode.", param=place) from None
+    if not text.strip():
+        raise InvalidRequest("The text is empty.", hint="Write something.", param=place)
+    return text
+
+
+async def store_items(
+    app: App, identity: Identity, conversation: Conversation, drafts: Sequence[DraftTurn]
+) -> list[TurnRecord]:
+    """Store turns that were read at the end of a conversation; returns them. Raises as `import_turns` does."""
+    caller, now, made = identity.caller, app.clock.now(), list[str]()
+    new = [_imported(app, conversation, draft) for draft in drafts if draft.record is None]
+    for draft in drafts:
+        if draft.record is not None:
+            steps = tuple(_step(app, conversation.model, step) for step in draft.steps)
+            await app.store.histories.change_imported(caller, draft.record.id, steps, now)
+            made.append(draft.record.id)
+    if new:
+        await app.store.histories.import_turns(caller, None, conversation.place, new, now)
+    return [await app.store.turns.turn(caller, id) for id in (*made, *(one.turn.id for one in new))]
+
+
+def _imported(app: App, conversation: Conversation, draft: DraftTurn) -> ImportedTurn:
+    turn_id = app.ids.new("turn")
+    suffix = turn_id.removeprefix(TURN)
+    turn = NewTurn(
+        id=turn_id,
+        conversation_id=conversation.id,
+        user_message_id=f"msg_{suffix}",
+        runs=(NewRun(f"run_{suffix}", conversation.model),),
+        text=draft.text,
+        sent_at=app.clock.now(),
+        timezone="UTC",
+        tokens=count_tokens(draft.text),
+        file_ids=draft.file_ids,
+    )
+    return ImportedTurn(turn, tuple(_step(app, conversation.model, step) for step in draft.steps))
+
+
+def _step(app: App, model: str, draft: DraftStep) -> Step:
+    calls = any(isinstance(part, ToolCall) for part in draft.parts)
+    texts = [part.arguments if isinstance(part, ToolCall) else part.text for part in draft.parts]
+    return Step(
+        id=app.ids.new("msg"),
+        model=model,
+        parts=tuple(draft.parts),
+        stop_reason=StopReason.TOOL_CALLS if calls else StopReason.END_TURN,
+        made_after="",
+        tokens=sum(map(count_tokens, [*texts, *(result.content for result in draft.results)])),
+        results=tuple(draft.results),
+    )
+
+
+def without_newest(turn: TurnRecord) -> list[DraftStep] | None:
+    """The steps of an added turn without its newest item; None if that is the user's message."""
+    steps = [DraftStep(list(step.parts), list(step.results)) for step in turn.steps]
+    if not steps:
+        return None
+    last = steps[-1]
+    (last.results or last.parts).pop()
+    return steps if last.parts else steps[:-1]
+
+
+async def remove_newest(app: App, identity: Identity, conversation: Conversation, turn: TurnRecord) -> None:
+    """Remove the newest item of a conversation. Raises as `change_imported` does."""
+    kept = without_newest(turn)
+    is_empty = kept is None or (not kept and turn.text == NOTHING_SAID)
+    steps = None if is_empty else tuple(_step(app, conversation.model, step) for step in kept or ())
+    await app.store.histories.change_imported(identity.caller, turn.id, steps, app.clock.now())
