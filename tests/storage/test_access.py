@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -26,7 +25,7 @@ from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
 from lamella.core.records import Caller, PageQuery
 from lamella.storage import Store
 
-from .conftest import Backing, SqliteBacking
+from .conftest import Backing
 from .examples import ANN, BOB, NOON, minutes
 
 pytestmark = pytest.mark.anyio
@@ -246,18 +245,15 @@ async def test_a_base_that_is_gone_leaves_what_was_granted_in_the_record(store: 
     [
         "UPDATE grants SET level = 'everything'",
         "UPDATE users SET role = 'root' WHERE id = 'user_bob'",
-        "UPDATE users SET disabled = 1 WHERE id = 'user_bob'",
+        "UPDATE users SET disabled = TRUE WHERE id = 'user_bob'",
         "UPDATE grants SET subject_kind = 'team'",
     ],
 )
 async def test_a_row_that_makes_no_sense_opens_nothing(store: Store, backing: Backing, damage: str) -> None:
-    assert isinstance(backing, SqliteBacking)
     base = await library(store, visible=True)
     await store.access.set_grant(ANN, base, BOBS, FULL, NOON)
     assert await store.access.level(BOB, base) is FULL
-    with sqlite3.connect(backing.path) as connection:
-        connection.execute(damage)
-    connection.close()
+    backing.run(damage)
     assert await store.access.level(BOB, base) is NONE
 
 

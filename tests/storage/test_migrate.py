@@ -255,7 +255,9 @@ async def test_a_newer_database_is_refused(migrated: Path, tmp_path: Path) -> No
         await open_store(path)
 
 
-@pytest.mark.parametrize("url", ["postgresql://user:secret@host/db", "sqlite://", "sqlite:///:memory:", "no://"])
+@pytest.mark.parametrize(
+    "url", ["postgresql://user:secret@host/", "mysql://user:secret@host/db", "sqlite://", "sqlite:///:memory:", "no://"]
+)
 async def test_another_database_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         await open_store(url)

@@ -199,11 +199,7 @@ async def test_a_deleted_conversation_leaves_no_word(store: Store, index: Recall
     await store.conversations.delete_conversation(ANN, "conv_2")
     assert await find(index, "lighthouse") == RecallResult()
     assert set(backing.dump()) == {"recall_versions"}
-    assert isinstance(backing, SqliteBacking)
-    with sqlite3.connect(backing.path) as connection:
-        assert connection.execute("SELECT count(*) FROM recall_words").fetchone() == (0,)
-        assert connection.execute("SELECT count(*) FROM recall_postings").fetchone() == (0,)
-    connection.close()
+    assert backing.run("SELECT count(*) FROM recall_words") == [(0,)]
 
 
 async def test_what_is_added_later_is_found_and_what_is_known_stays(store: Store, index: RecallIndex) -> None:
@@ -293,7 +289,8 @@ async def test_a_search_everywhere_sorts_nothing_and_holds_no_connection(store: 
     one = passage("msg_conv_1_1", "ships and tides")
     many = [replace(one, start=at, end=at + 9) for at in range(1_000, 4_500)]
     await store.database.write(lambda connection: add_passages(connection, ANN, "conv_1", many, SPACE.model))
-    assert isinstance(backing, SqliteBacking)
+    if not isinstance(backing, SqliteBacking):
+        pytest.skip("the plans of SQLite")
     url, seen = sqlite_url(backing.path), list[str]()
     reader = sqlite_engine(url, writes=False)
     event.listen(reader, "connect", lambda connection, _: connection.set_trace_callback(seen.append))
@@ -360,7 +357,9 @@ async def test_something_is_read_by_message_by_call_and_by_both(store: Store, in
             await read(reference)
 
 
-words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=40)
+words = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40
+)
 
 
 async def _said_and_sought(path: Path, texts: Sequence[str], chosen: int) -> None:

@@ -374,7 +374,11 @@ async def test_two_connections_race_and_one_session_follows(talked: Store, backi
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes to kill are forked")
-async def test_a_process_killed_at_any_statement_leaves_one_session_whole(talked: Store, tmp_path: Path) -> None:
+async def test_a_process_killed_at_any_statement_leaves_one_session_whole(
+    talked: Store, backing: Backing, tmp_path: Path
+) -> None:
+    if not isinstance(backing, SqliteBacking):
+        pytest.skip("the copies of a file")
     await talked.turns.begin_turn(ANN, new_turn("turn_5"), minutes(6))
     await talked.close()
     script = Path(__file__).with_name("dying_compactor.py")

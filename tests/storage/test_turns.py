@@ -46,12 +46,12 @@ async def test_a_turn_begins_with_its_message_and_its_files(store: Store) -> Non
     await store.conversations.create_conversation(ANN, conversation())
     await store.files.add_file(ANN, file("file_1"), "the text")
     await store.files.add_file(ANN, file("file_2", reason="It is empty."), None)
-    turn = await store.turns.begin_turn(ANN, new_turn(text="Grüße 🦎\x00", files=("file_2", "file_1")), minutes(3))
+    turn = await store.turns.begin_turn(ANN, new_turn(text="Grüße 🦎", files=("file_2", "file_1")), minutes(3))
     attached = (
         Attachment("file_2", 1, "file_2.pdf", "application/pdf", 5_000_000_000, 12, None, "It is empty."),
         Attachment("file_1", 2, "file_1.pdf", "application/pdf", 5_000_000_000, 12, "the text"),
     )
-    assert turn == Turn("turn_1", UserMessage("msg_turn_1", "Grüße 🦎\x00", NOON, "Europe/Berlin", 4, attached))
+    assert turn == Turn("turn_1", UserMessage("msg_turn_1", "Grüße 🦎", NOON, "Europe/Berlin", 4, attached))
     assert await store.turns.path(ANN, "conv_1") == (turn,)
     [stored] = await store.turns.path(ANN, "conv_1")
     assert stored.user.sent_at.utcoffset() == BERLIN.utcoffset(None) == timedelta(hours=1)

@@ -57,6 +57,7 @@ from lamella.settings import Settings, environment, old_variables, unknown_varia
 from lamella.storage.bases import AccessRows
 from lamella.storage.cached import SqlCacheEntries
 from lamella.storage.folder import FileStore, FolderLock
+from lamella.storage.postgresql import held_database
 from lamella.storage.store import Store, open_store
 from lamella.tooling.tool import Registry, Tool
 from lamella.tools.addresses import AddressPolicy, allowances
@@ -315,10 +316,12 @@ class _Own:
 
 async def _opened_store(stack: AsyncExitStack, settings: Settings, clock: Clock, ids: Ids | None) -> tuple[Store, Ids]:
     """The store over the locked folder, and the source of ids: `ids`, or one that continues after the stored ones."""
-    own = RandomIds(clock)
-    store = await stack.enter_async_context(await open_store(database_path(settings.data), ids or own))
+    own, given = RandomIds(clock), settings.database_url
+    database = given.get_secret_value() if given is not None else database_path(settings.data)
+    await stack.enter_async_context(held_database(database))
+    store = await stack.enter_async_context(await open_store(database, ids or own))
     own.follow(*await store.turns.newest_ids())
-    await store.jobs.release(clock.now())  # the folder is locked: who held these jobs has ended
+    await store.jobs.release(clock.now())  # no other process has this database: who held these jobs has ended
     return store, ids or own
 
 

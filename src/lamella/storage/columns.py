@@ -23,6 +23,7 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.messages import Reasoning, StoredPart, Text, ToolCall, ToolResult
 from lamella.storage.failures import damaged, unicode_only
 
+POSTGRESQL = "postgresql"
 _encoder = msgspec.json.Encoder()
 
 
@@ -37,6 +38,12 @@ class ColumnType(TypeDecorator[Any]):
     def reader(self) -> Callable[[Any], Any]:
         """What makes the Python value of a stored one; raises `ValueError` or `KeyError` when it makes no sense."""
         raise NotImplementedError
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """SQLAlchemy's hook: what the database calls this type, with texts in the order of their characters."""
+        held = self.impl_instance
+        assert isinstance(held, String)
+        return dialect.type_descriptor(in_order(held, dialect.name))
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
         """SQLAlchemy's hook: null is None in every column. One call for each value, since rows have many."""
@@ -53,11 +60,44 @@ class ColumnType(TypeDecorator[Any]):
         return processed
 
 
+class PlainText(TypeDecorator[str]):
+    """A text as it is. Raises `InvalidRequest` for one with a NUL, which PostgreSQL can't hold."""
+
+    impl = LongString
+    cache_ok = True
+
+    def __init__(self, held: type[String]) -> None:
+        super().__init__()
+        self.held = held
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """SQLAlchemy's hook: what the database calls this type."""
+        return dialect.type_descriptor(in_order(self.held(), dialect.name))
+
+    @property
+    def python_type(self) -> type[str]:
+        """SQLAlchemy's hook."""
+        return str
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """SQLAlchemy's hook."""
+        if value is not None and "\0" in value:
+            raise InvalidRequest("The text holds NUL (U+0000), which is no character to store.", hint="Leave it out.")
+        return value
+
+
+def in_order(held: String, dialect: str) -> String:
+    """A type of text whose values are sorted by their characters, whatever language a database was made for."""
+    return type(held)(collation="C") if dialect == POSTGRESQL else held
+
+
 def name_columns(table: Table) -> None:
     """The types of a table's columns, by their positions."""
     for column in table.c:
         if isinstance(column.type, ColumnType):
             column.type.place = f"{table.name}.{column.name}"
+        elif isinstance(column.type, String):
+            column.type = PlainText(type(column.type))
 
 
 class UtcMoment(ColumnType):
@@ -97,7 +137,7 @@ class OneOf(ColumnType):
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         """SQLAlchemy's hook: what the database calls this type."""
-        return dialect.type_descriptor(self.held())
+        return dialect.type_descriptor(in_order(self.held(), dialect.name))
 
     @property
     def reader(self) -> Callable[[str], StrEnum]:

@@ -7,9 +7,9 @@ thread once: to go there with each statement costs 0.1 ms, and a turn runs some 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -20,9 +20,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from lamella.core.errors import StoreFailed
 from lamella.core.ids import Ids
 from lamella.storage.failures import plain_errors
-
-RELEASED = 1_000
-"""Free pages that are given back to the disk in one step: 4 MB, some 20 ms."""
 
 ParamsT = ParamSpec("ParamsT")
 ResultT = TypeVar("ResultT")
@@ -36,7 +33,10 @@ def _threads_of(engine: Engine) -> int:
 
 
 class Database:
-    """Two engines, one to read and one to write with, each with a thread per connection of its pool."""
+    """Two engines, one to read and one to write with, each with a thread per connection of its pool.
+
+    The module of each database has a class of its own: `SqliteDatabase`, `PostgresDatabase`.
+    """
 
     def __init__(self, read: Engine, write: Engine, threads: Callable[[int], Executor] = ThreadPoolExecutor) -> None:
         self._read = read
@@ -48,51 +48,24 @@ class Database:
     async def read(self, work: Callable[[Connection], ResultT]) -> ResultT:
         """What `work` gives in a transaction that sees one state of the database and changes nothing."""
         self._check_open()
-        return await _whole(self._readers, self._reading, work)
+        return await in_thread(self._readers, self._reading, work)
 
     async def write(self, work: Callable[[Connection], ResultT]) -> ResultT:
         """What `work` gives in a transaction that is kept when it ends well and undone when it raises."""
         self._check_open()
-        return await _whole(self._writers, self._writing, work)
+        return await in_thread(self._writers, self._writing, work)
 
     async def scrub(self) -> bool:
-        """Give free pages back to the disk and empty the log; False if a reader still needs the log.
-
-        A step moves at most `RELEASED` pages, and other transactions run between two steps. A file that was made
-        before its pages could be given back keeps them, overwritten: `lamella vacuum` changes that.
-        """
-        self._check_open()
-        while await _whole(self._writers, self._release):
-            pass
-        return await _whole(self._writers, self._truncating)
-
-    def _release(self) -> bool:
-        """Give some free pages back; False if none is left that can be."""
-        with self._cursor() as cursor:
-            (before,) = cursor.execute("PRAGMA freelist_count").fetchone()
-            # A script is stepped to its end; of a pragma without columns `execute` would make a single step.
-            cursor.executescript(f"PRAGMA incremental_vacuum({RELEASED})")
-            (left,) = cursor.execute("PRAGMA freelist_count").fetchone()
-        return bool(0 < left < before)
-
-    def _truncating(self) -> bool:
-        with self._cursor() as cursor:
-            busy, *_ = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        return not busy
-
-    @contextmanager
-    def _cursor(self) -> Iterator[Any]:
-        """The writing connection's, outside of a transaction."""
-        with plain_errors(), closing(self._write.raw_connection()) as connection, closing(connection.cursor()) as made:
-            yield made
+        """Give free space back to the disk, and let go of what was removed; False if something is still being read."""
+        raise NotImplementedError
 
     async def close(self) -> None:
         """Close every connection; a transaction that has begun to write comes to its end first."""
         if self._closed:
             return
         self._closed = True
-        await _whole(self._writers, self._write.dispose)
-        await _whole(self._readers, self._read.dispose)
+        await in_thread(self._writers, self._write.dispose)
+        await in_thread(self._readers, self._read.dispose)
         self._writers.shutdown(wait=False)
         self._readers.shutdown(wait=False)
 
@@ -111,7 +84,7 @@ class Database:
             raise StoreFailed("The database is closed.")
 
 
-async def _whole(threads: Executor, do: Callable[..., ResultT], *args: Any) -> ResultT:
+async def in_thread(threads: Executor, do: Callable[..., ResultT], *args: Any) -> ResultT:
     """What `do` gives in a thread; it comes to its end when its caller is cancelled, who is cancelled then.
 
     A transaction lasts milliseconds, and a caller that cancels it must know that it is over.

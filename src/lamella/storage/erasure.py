@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
-from sqlalchemy import Connection, RowMapping, Table, Text, delete, insert, or_, select, text, type_coerce, update
+from sqlalchemy import Connection, RowMapping, Table, Text, delete, insert, or_, select, type_coerce, update
 from sqlalchemy.sql.expression import ColumnElement
 
 from lamella.core.counting import count_tokens
@@ -61,9 +60,6 @@ from lamella.storage.tables import (
 _BLOCK = encode({"type": "text", "text": WITHHELD_REQUEST})
 _TOLD = ("blocks", "whys", "hints", "made_from")
 """What a waiting message has besides its text."""
-
-_MERGED = 500
-"""Pages of an index of words that are written in one transaction."""
 
 
 def _names(column: ColumnElement[object], base_id: str) -> ColumnElement[bool]:
@@ -131,23 +127,8 @@ class ErasureRows(Rows):
         return tuple(connection.execute(left).scalars())
 
     async def scrub(self) -> bool:
-        """Remove the erased words from the indexes, free pages, and what the log of the database holds.
-
-        False if the log is read.
-        """
-        for index in ("recall_words", "knowledge_words"):
-            pages = -_MERGED  # a negative number begins a merge of all that there is
-            while await self._database.write(partial(_merged, index, pages)):
-                pages = _MERGED
+        """Remove what was erased from the bytes of the database too; False if it is still being read."""
         return await self._database.scrub()
-
-
-def _merged(index: str, pages: int, connection: Connection) -> bool:
-    """Merge some of an index of words, which lets go of those that were removed; False if all of it is merged."""
-    count = text("SELECT total_changes()")
-    before = connection.execute(count).scalar_one()
-    connection.execute(text(f"INSERT INTO {index} ({index}, rank) VALUES ('merge', :pages)"), {"pages": pages})
-    return bool(connection.execute(count).scalar_one() - before >= 2)
 
 
 def _erase_requests(connection: Connection, caller: Caller, conversation_id: str, base_id: str) -> None:

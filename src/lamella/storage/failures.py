@@ -16,6 +16,8 @@ log = structlog.get_logger()
 _RESTORE = "Restore the data folder from a backup."
 _FAILED = "The database failed."
 
+_UNREACHABLE = ("The database can't be reached.", "Is the server of LAMELLA_DATABASE_URL up?")
+
 _EXPLANATIONS = (
     ("database or disk is full", "The disk is full: nothing was stored.", "Free some space, then try again."),
     ("database is locked", "The database is locked by another program.", "End the other program, then try again."),
@@ -25,6 +27,19 @@ _EXPLANATIONS = (
     ("unable to open database file", "The database file cannot be opened.", "Is the data folder there, and yours?"),
     ("readonly database", "The database file cannot be written.", "Is the data folder writable?"),
     ("disk i/o error", "The disk failed while the database was used.", "Look at the disk and its free space."),
+    ("connection failed", *_UNREACHABLE),
+    ("connection timeout", *_UNREACHABLE),
+    ("server closed the connection", *_UNREACHABLE),
+    ("terminating connection", *_UNREACHABLE),
+    ("starting up", *_UNREACHABLE),
+    ("shutting down", *_UNREACHABLE),
+    ("the connection is lost", *_UNREACHABLE),
+    (
+        "could not extend file",
+        "The disk of the database is full: nothing was stored.",
+        "Free some space, then try again.",
+    ),
+    ("read-only transaction", "The database takes no changes now.", "Is this server a standby, or full?"),
     ("no active connection", "The database is closed.", None),
     ("connection closed", "The database is closed.", None),
 )

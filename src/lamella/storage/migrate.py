@@ -23,6 +23,7 @@ from sqlalchemy import (
     String,
     Table,
     create_mock_engine,
+    func,
     insert,
     inspect,
     select,
@@ -31,7 +32,8 @@ from sqlalchemy import (
 from lamella.core.access import LOCAL_USER
 from lamella.core.errors import ConfigurationError
 from lamella.storage.failures import plain_errors
-from lamella.storage.sqlite import check_references, sqlite_engine, sqlite_url
+from lamella.storage.postgresql import check_server, postgres_engine, postgres_url
+from lamella.storage.sqlite import WORDS, check_references, sqlite_engine, sqlite_url
 from lamella.storage.tables import metadata, users
 
 BASELINE = "0035"
@@ -44,6 +46,9 @@ _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32)
 """Alembic's own table, as it makes it but for the name of its key."""
 
 
+_DIALECTS = {"sqlite": "sqlite://", "postgresql": "postgresql+psycopg://"}
+
+
 @cache
 def _statements(dialect: str) -> Sequence[str]:
     """The statements that make every table of the schema."""
@@ -52,7 +57,7 @@ def _statements(dialect: str) -> Sequence[str]:
     def take(statement: Any, *_: Any, **__: Any) -> None:
         made.append(str(statement.compile(dialect=engine.dialect)))
 
-    engine = create_mock_engine(f"{dialect}://", take)
+    engine = create_mock_engine(_DIALECTS[dialect], take)
     metadata.create_all(engine, checkfirst=False)
     _VERSION.create(engine, checkfirst=False)
     return made
@@ -102,31 +107,41 @@ def _upgrade(connection: Connection) -> None:
         _check_known(stored or BASELINE)
     # Alembic costs most of a second to load and is needed once per version.
     import_module("lamella.storage.migrations.upgrade").upgrade(connection)
-    return check_references(connection)
+    return None
 
 
 SECURE_WORDS = (3, 42, 0)
 """The first SQLite whose indexes of words can let go of a removed word at once, instead of with the next merge."""
-
-_WORDS = ("recall_words", "knowledge_words")
 
 
 def _let_words_go(connection: Connection) -> None:
     """Turn that on, for good, if this library can: from then on no older one can read the indexes."""
     if sqlite_version_info < SECURE_WORDS:
         return
-    for index in _WORDS:
+    for index in WORDS:
         query = f"SELECT 1 FROM {index}_config WHERE k = 'secure-delete' AND v = 1"
         if connection.exec_driver_sql(query).first() is None:
             connection.exec_driver_sql(f"INSERT INTO {index} ({index}, rank) VALUES ('secure-delete', 1)")
 
 
+_LOCK = 7_310_584_021_446_518_273
+"""Names the lock of PostgreSQL under which one process at a time upgrades."""
+
+
 def _migrate(url: URL) -> None:
-    engine = sqlite_engine(url, writes=True, foreign_keys=False)
+    if url.get_backend_name() == "postgresql":
+        engine = postgres_engine(url, writes=True)
+    else:
+        engine = sqlite_engine(url, writes=True, foreign_keys=False)
     try:
         with plain_errors(), engine.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                check_server(connection)
+                connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
             _upgrade(connection)
-            _let_words_go(connection)
+            if connection.dialect.name == "sqlite":
+                check_references(connection)
+                _let_words_go(connection)
     finally:
         engine.dispose()
 
@@ -137,5 +152,10 @@ async def migrate(url_or_path: str | Path | URL) -> None:
     Raises `ConfigurationError` when another version wrote the database that can't be upgraded, `StoreFailed` when it
     can't be changed.
     """
-    url = url_or_path if isinstance(url_or_path, URL) else sqlite_url(url_or_path)
+    url = url_or_path if isinstance(url_or_path, URL) else database_url(url_or_path)
     await asyncio.to_thread(_migrate, url)
+
+
+def database_url(url_or_path: str | Path) -> URL:
+    """The URL of a PostgreSQL database, or of a file by its path. Raises `ConfigurationError` for anything else."""
+    return postgres_url(url_or_path) or sqlite_url(url_or_path)

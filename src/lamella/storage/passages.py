@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import (
@@ -29,6 +30,7 @@ from sqlalchemy.types import NullType
 
 from lamella.search.ranking import PLACE_BITS, Ints
 from lamella.search.terms import common_beginning
+from lamella.storage.columns import POSTGRESQL
 from lamella.storage.scopes import PassageScope, Reading, Rows
 from lamella.storage.tables import knowledge_passages, knowledge_vectors, recall_entries, recall_vectors
 
@@ -65,11 +67,21 @@ class PassageTables:
         adding = insert(self.rows).returning(self.rows.c.id, sort_by_parameter_order=True)
         entries = list(connection.execute(adding, [dict(one.row) for one in new]).scalars())
         pairs = list(zip(entries, new, strict=True))
-        words = text(f"INSERT INTO {self.name}_words (rowid, terms) VALUES (:id, :terms)")
-        connection.execute(words, [{"id": entry, "terms": tagged(tag, one.terms)} for entry, one in pairs])
+        self._add_words(connection, {entry: tagged(tag, one.terms) for entry, one in pairs})
         made = {entry: (one.row["owner"], one.vector) for entry, one in pairs if one.vector is not None}
         self._add_vectors(connection, model, made)
         return entries
+
+    def _add_words(self, connection: Connection, terms: Mapping[int, str]) -> None:
+        if connection.dialect.name != POSTGRESQL:
+            words = text(f"INSERT INTO {self.name}_words (rowid, terms) VALUES (:id, :terms)")
+            connection.execute(words, [{"id": entry, "terms": written} for entry, written in terms.items()])
+            return
+        split = {entry: written.split() for entry, written in terms.items()}
+        rows = [{"id": entry, "terms": one} for entry, one in split.items()]
+        connection.execute(text(f"INSERT INTO {self.name}_words (id, terms) VALUES (:id, :terms)"), rows)
+        known = text(f"INSERT INTO {self.name}_terms SELECT unnest(CAST(:terms AS TEXT[])) ON CONFLICT DO NOTHING")
+        connection.execute(known, {"terms": sorted(set(chain.from_iterable(split.values())))})
 
     def embed(
         self, connection: Connection, owner: str, model: str, vectors: Mapping[int, bytes], *which: ColumnElement[bool]
@@ -122,10 +134,20 @@ class PassageTables:
         which, asked = "term = :own", {"own": own}
         if beginning:
             which, asked = "term >= :begins AND term < :ends", {"begins": begins, "ends": begins + _LAST}
-        occurrences = f"group_concat(doc * {1 << PLACE_BITS} + offset)"
-        query = text(f"SELECT term, {occurrences} FROM {self.name}_postings WHERE {which} GROUP BY term")
+        query = _FOUND_ON.get(connection.dialect.name, _FOUND).format(self.name, which)
         skipped = len(tag) + len(TAG_END)
-        return [(str(term)[skipped:], str(found)) for term, found in connection.execute(query, asked)]
+        return [(str(term)[skipped:], str(found)) for term, found in connection.execute(text(query), asked)]
+
+
+_FOUND = f"SELECT term, group_concat(doc * {1 << PLACE_BITS} + offset) FROM {{0}}_postings WHERE {{1}} GROUP BY term"
+_FOUND_ON = {
+    POSTGRESQL: f"""
+        SELECT term, string_agg(CAST(id * {1 << PLACE_BITS} + place - 1 AS TEXT), ',')
+        FROM {{0}}_terms JOIN {{0}}_words ON terms @> ARRAY[term], unnest(array_positions(terms, term)) AS place
+        WHERE {{1}} GROUP BY term
+    """
+}
+"""The terms with their occurrences: the passage's id and the place of the term in it, as one number."""
 
 
 SAID = PassageTables("recall", recall_entries, recall_vectors)

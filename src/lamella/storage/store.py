@@ -28,11 +28,12 @@ from lamella.storage.jobs import JobRows
 from lamella.storage.keys import KeyRows
 from lamella.storage.knowledge.store import KnowledgeStore
 from lamella.storage.library import LibraryRows
-from lamella.storage.migrate import migrate
+from lamella.storage.migrate import database_url, migrate
+from lamella.storage.postgresql import PostgresDatabase
 from lamella.storage.recall.store import RecallIndex
 from lamella.storage.retention import RetentionRows
 from lamella.storage.scopes import Scopes
-from lamella.storage.sqlite import sqlite_database, sqlite_url
+from lamella.storage.sqlite import SqliteDatabase
 
 
 class Store:
@@ -85,10 +86,13 @@ class Store:
 
 
 async def open_store(url_or_path: str | Path, ids: Ids | None = None) -> Store:
-    """The store of a database file, brought up to date; `async with await open_store(…) as store` closes it again.
+    """The store of a database file, or of a PostgreSQL database by its URL, brought up to date.
 
-    Raises `ConfigurationError` for a database that this version cannot use, `StoreFailed` when it cannot be opened.
+    `async with await open_store(…) as store` closes it again. Raises `ConfigurationError` for a database that this
+    version cannot use, `StoreFailed` when it cannot be opened.
     """
-    url = sqlite_url(url_or_path)
+    url = database_url(url_or_path)
     await migrate(url)
-    return Store(sqlite_database(url), ids or RandomIds(SystemClock()))
+    is_file = url.get_backend_name() == "sqlite"
+    database = SqliteDatabase.of(url) if is_file else PostgresDatabase.of(url)
+    return Store(database, ids or RandomIds(SystemClock()))

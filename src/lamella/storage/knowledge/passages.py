@@ -281,14 +281,8 @@ def _take_over(
 ) -> None:
     """Give new passages the vectors of earlier passages with exactly the same text."""
     old, new = knowledge_passages.alias("old"), knowledge_passages.alias("new")
-    same = (
-        select(
-            new.c.id,
-            literal(caller.user_id),
-            knowledge_vectors.c.model,
-            func.min(knowledge_vectors.c.dimension),
-            func.min(knowledge_vectors.c.data),
-        )
+    first = (
+        select(new.c.id, func.min(knowledge_vectors.c.entry_id).label("entry_id"))
         .select_from(new)
         .join(
             old,
@@ -296,7 +290,12 @@ def _take_over(
         )
         .join(knowledge_vectors, knowledge_vectors.c.entry_id == old.c.id)
         .where(new.c.id.in_(entries), knowledge_vectors.c.model == model)
-        .group_by(new.c.id, knowledge_vectors.c.model)
+        .group_by(new.c.id)
+        .subquery()
+    )
+    of = knowledge_vectors.c
+    same = select(first.c.id, literal(caller.user_id), of.model, of.dimension, of.data).join(
+        knowledge_vectors, of.entry_id == first.c.entry_id
     )
     columns = ["entry_id", "owner", "model", "dimension", "data"]
     connection.execute(insert(knowledge_vectors).from_select(columns, same))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
+from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, false
 
 from lamella.core.decisions import DecisionKind
 from lamella.core.prompt import ToolSpec
@@ -36,10 +36,10 @@ conversations = Table(
     Column("session_id", String, nullable=False),
     Column("thinking_effort", String),
     Column("head_run_id", String),
-    Column("forked", Boolean, nullable=False, server_default=text("0")),
+    Column("forked", Boolean, nullable=False, server_default=false()),
     Column("titled_by", String, nullable=False, server_default="user"),
     Column("title_made_from", Json(tuple[str, ...]), nullable=False, server_default="[]"),
-    Column("observed", Boolean, nullable=False, server_default=text("0")),
+    Column("observed", Boolean, nullable=False, server_default=false()),
     Column("metadata", Json(dict[str, str]), nullable=False, server_default="{}"),
     Index("ix_conversations_owner_id", "owner", "id"),
 )

