@@ -356,7 +356,7 @@ async def test_who_watches_sees_each_request_with_its_line_and_its_break(app: Ap
 async def test_records_are_dropped_if_too_many_wait_and_the_others_are_stored(app: App, client: ServerClient) -> None:
     recorder, body = app.gateway.recorder, encode(Client("chat", history=[{"role": "user", "content": "Hello"}]).body())
     facts = ModelTable.shipped().facts("gpt-6.1-terra", "openai")
-    route = Route(Upstream("it", "", 1.0), "", "", "gpt-6.1-terra", "account", facts)
+    route = Route(Upstream("it", "", 1.0), "", "", "gpt-6.1-terra", "account", facts, Dialect.CHAT)
     for _ in range(WAITING + 20):
         at = app.gateway.clock.now()
         recorder.take(Exchange(LOCAL_OWNER, Dialect.CHAT, "a client", "a session", route, body, at))

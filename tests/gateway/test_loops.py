@@ -32,7 +32,7 @@ Object = dict[str, Any]
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WIRES = pytest.mark.parametrize("wire", ["messages", "chat", "responses"])
 FACTS = ModelTable.shipped().facts("gpt-6.1-terra", "openai")
-ROUTE = Route(Upstream("it", "", 1.0), "", "", "gpt-6.1-terra", "account", FACTS)
+ROUTE = Route(Upstream("it", "", 1.0), "", "", "gpt-6.1-terra", "account", FACTS, Dialect.CHAT)
 IDS = count()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,7 +22,7 @@ from lamella.core.errors import ProviderOverloaded, ProviderStreamBroken
 from lamella.core.messages import Reasoning, StopReason, Text, ToolCall
 from lamella.core.tokens import Usage
 from lamella.gateway.answer_blocks import AnswerWriter
-from lamella.gateway.canonical import ToolForm, unwrapped_seal
+from lamella.gateway.canonical import CarriedThinking, ToolForm, carried_by, carrying_id, unwrapped_seal
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.reading import read_request
 from lamella.gateway.writing import writer
@@ -252,7 +253,7 @@ def test_a_failure_is_told_in_the_words_of_the_api_and_nothing_follows_it(dialec
     if dialect is Dialect.RESPONSES:
         last = json.loads(EventDecoder().feed(stream)[-1].data)
         assert last["type"] == "response.failed"
-        assert (last["response"]["status"], last["response"]["error"]["code"]) == ("failed", "overloaded")
+        assert (last["response"]["status"], last["response"]["error"]["code"]) == ("failed", "server_is_overloaded")
         assert last["response"]["output"][0]["content"][0]["text"] == "Half an ans"
 
 
@@ -283,6 +284,52 @@ def test_custom_tools_and_those_of_a_namespace_get_their_form_back() -> None:
     assert b"function_call_arguments" not in stream.split(b"fc_1_1")[0]
     again = read_request(Dialect.RESPONSES, {"input": made.whole()["output"]})
     assert [part.name for part in again.messages[0].parts if isinstance(part, ToolCall)] == list(FORMS)
+
+
+def test_the_id_of_a_chat_call_carries_the_thinking_before_it() -> None:
+    answer: list[Delta] = [
+        deltas.ReasoningDelta(0, "First."),
+        deltas.ReasoningSealed(0, "EqQB"),
+        deltas.TextDelta(1, "Let me look."),
+        deltas.ReasoningDelta(2, "Then."),
+        deltas.ReasoningSealed(2, ReasoningSeal("rs_1", (5,)).text(), "enc"),
+        deltas.ToolCallOpened(3, "call_a", "Read"),
+        deltas.ToolCallOpened(4, "call_b", "Read"),
+        deltas.ReasoningSealed(5, None, "redacted"),
+        deltas.ToolCallOpened(6, "call_c", "Read"),
+        deltas.Closed(StopReason.TOOL_CALLS),
+    ]
+    stream, made = written(Dialect.CHAT, answer, carries_thinking=True)
+    message = made.whole()["choices"][0]["message"]
+    opened = [delta for delta in read_again(Dialect.CHAT, stream) if isinstance(delta, deltas.ToolCallOpened)]
+    ids = [call["id"] for call in message["tool_calls"]]
+    assert [delta.id for delta in opened] == ids
+    assert all(re.fullmatch(r"[\w-]+", id) for id in ids)
+    assert ids[1] == "call_b"
+    results = [{"role": "tool", "tool_call_id": id, "content": "x"} for id in ids]
+    request = read_request(Dialect.CHAT, {"messages": [message, *results]})
+    answer_parts = [part for part in request.messages[0].parts if part != Reasoning("First.Then.")]
+    assert answer_parts == [
+        Reasoning("First.", "EqQB"),
+        Text("Let me look."),
+        Reasoning("Then.", ReasoningSeal("rs_1", (5,)).text(), "enc"),
+        ToolCall("call_a", "Read", ""),
+        ToolCall("call_b", "Read", ""),
+        Reasoning("", None, "redacted"),
+        ToolCall("call_c", "Read", ""),
+    ]
+    assert [part.call_id for part in request.messages[1].parts] == ["call_a", "call_b", "call_c"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("id", ["a--lamella--", "a--lamella--????", "a--lamella--eJw", "a--lamella--" + "A" * 9])
+def test_an_id_that_only_looks_as_if_it_carried_thinking_is_an_id(id: str) -> None:
+    assert carried_by(id) == (id, ())
+
+
+def test_an_id_can_not_unpack_to_more_than_thinking_may_be() -> None:
+    bomb = carrying_id("a", [CarriedThinking("x" * 20_000_000)])
+    assert len(bomb) < 100_000
+    assert carried_by(bomb) == (bomb, ())
 
 
 def test_a_custom_call_of_chat_has_its_text() -> None:

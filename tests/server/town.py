@@ -25,7 +25,7 @@ async def line_of(app: App, owner: Caller) -> str:
     """The id of a line with one request of a client."""
     body = encode({"model": "gpt-6.1-terra", "messages": [{"role": "user", "content": "What is the secret?"}]})
     answer = {"id": "c1", "choices": [{"message": {"content": "For Ann's eyes."}, "finish_reason": "stop"}]}
-    route = Route(Upstream("Test", "", 1), "", "", "gpt-6.1-terra", "account", facts("gpt-6.1-terra"))
+    route = Route(Upstream("Test", "", 1), "", "", "gpt-6.1-terra", "account", facts("gpt-6.1-terra"), Dialect.CHAT)
     passed = Exchange(owner, Dialect.CHAT, "a client", None, route, body, app.clock.now(), status=200)
     passed.answer.append(encode(answer))
     app.gateway.recorder.take(passed)

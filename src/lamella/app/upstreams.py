@@ -11,7 +11,8 @@ Without a file they are the configured providers. `LAMELLA_UPSTREAMS` names a TO
     aliases = { "claude-haiku-*" = "claude-haiku-5-5", "fast" = "claude-haiku-5-5" }
 
 The first whose dialects and models fit gets a request. An alias gives a model another name there; a `*` in it stands
-for what the star of the caller's name stood for.
+for what the star of the caller's name stood for. If none fits, the first that names the model in another dialect gets
+the request translated; `models = ["*"]` names none.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from typing import Literal
 import msgspec
 
 from lamella.app.providers import Providers
-from lamella.core.errors import ConfigurationError, NotFound
+from lamella.core.errors import ConfigurationError, InvalidRequest, NotFound
+from lamella.core.models import SHIPPED_WIRES
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.exchange import Route
 from lamella.llm.model_table import ModelTable
@@ -61,12 +63,23 @@ class UpstreamRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     models: tuple[str, ...] = ("*",)
     aliases: dict[str, str] = {}
 
-    def named(self, model: str) -> str | None:
-        """The model's name there; None if it is not served there."""
+    @property
+    def spoken(self) -> tuple[Dialect, ...]:
+        """The dialects that it speaks."""
+        return tuple(_DIALECTS[name] for name in self.dialects)
+
+    @property
+    def translated(self) -> Dialect | None:
+        """The dialect into which requests of another are translated: the first of a chat."""
+        return next((dialect for dialect in self.spoken if dialect is not Dialect.EMBEDDINGS), None)
+
+    def named(self, model: str, *, explicitly: bool = False) -> str | None:
+        """The model's name there; None if it is not served there. `explicitly`: a `*` alone does not name it."""
         for pattern, name in sorted(self.aliases.items(), key=lambda one: "*" in one[0]):
             if (found := _matched(pattern, model)) is not None:
                 return name.replace("*", found)
-        return model if any(_matched(pattern, model) is not None for pattern in self.models) else None
+        patterns = [pattern for pattern in self.models if pattern != "*" or not explicitly]
+        return model if any(_matched(pattern, model) is not None for pattern in patterns) else None
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,6 +128,7 @@ class _Target:
     key: str
     account: str
     model: str
+    dialect: Dialect
 
 
 class Upstreams:
@@ -132,19 +146,23 @@ class Upstreams:
         self._connections: dict[str, Upstream] = {}
 
     async def find(self, dialect: Dialect, model: str) -> Route:
-        """Where requests to this model go in this dialect. Raises `NotFound`."""
+        """Where requests to this model go; the route's dialect is another if they are translated. Raises `NotFound`."""
         target = self._of_file(dialect, model) if self._rows else await self._of_providers(dialect, model)
+        dialect = target.dialect
         facts = replace(self._table.facts(target.model, _PROVIDERS[dialect]), name=target.model)
         if target.url not in self._connections:
             self._connections[target.url] = Upstream(target.provider, target.url, self._timeout)
-        return Route(self._connections[target.url], _PATHS[dialect], target.key, target.model, target.account, facts)
+        connection = self._connections[target.url]
+        return Route(connection, _PATHS[dialect], target.key, target.model, target.account, facts, dialect)
 
     def _of_file(self, dialect: Dialect, model: str) -> _Target:
-        for row in self._rows:
-            name = row.named(model) if dialect in (_DIALECTS[one] for one in row.dialects) else None
-            if name is not None:
+        own = [(row, dialect) for row in self._rows if dialect in row.spoken]
+        others = [(row, row.translated) for row in self._rows if dialect is not Dialect.EMBEDDINGS]
+        for row, spoken in (*own, *others):
+            name = row.named(model, explicitly=spoken is not dialect)
+            if name is not None and spoken is not None:
                 account = f"{row.url}#{blake2b(row.key.encode(), digest_size=8).hexdigest()}"
-                return _Target(row.name, row.url, row.key or "no-key", account, name)
+                return _Target(row.name, row.url, row.key or "no-key", account, name, spoken)
         raise NotFound(
             f"No upstream of this server has the model “{model[:80]}” in this API.",
             hint=f"The operator adds it to the file that {SETTING} names.",
@@ -152,7 +170,9 @@ class Upstreams:
         )
 
     async def _of_providers(self, dialect: Dialect, model: str) -> _Target:
-        provider, providers = _PROVIDERS[dialect], self._providers
+        providers = self._providers
+        spoken = self._spoken(providers, dialect, model) if providers is not None else dialect
+        provider = _PROVIDERS[spoken]
         endpoint = await providers.endpoint(provider) if providers is not None else None
         if providers is None or endpoint is None:
             raise NotFound(
@@ -163,7 +183,19 @@ class Upstreams:
         is_unknown = providers.is_demonstration and model not in self._table.names()
         named = {"anthropic": "Anthropic", "openai": "OpenAI"}[provider]
         name = providers.default if is_unknown else model
-        return _Target(named, endpoint.base_url, endpoint.key, endpoint.account, name)
+        return _Target(named, endpoint.base_url, endpoint.key, endpoint.account, name, spoken)
+
+    def _spoken(self, providers: Providers, dialect: Dialect, model: str) -> Dialect:
+        """The dialect of the provider whose model it is; the caller's own if none that is configured is known to have
+        it.
+        """
+        try:
+            facts = providers.facts(model) if dialect is not Dialect.EMBEDDINGS else None
+        except (InvalidRequest, ConfigurationError):
+            facts = None
+        if facts is None or providers.is_demonstration or facts.provider == _PROVIDERS[dialect]:
+            return dialect
+        return Dialect(facts.protocol) if facts.protocol in SHIPPED_WIRES else dialect
 
     def names(self) -> tuple[str, ...]:
         """The models that the file names without a star, for lists."""

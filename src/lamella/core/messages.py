@@ -31,7 +31,7 @@ class Reasoning:
 class Image:
     """A picture of a user's message. `digest` is the fingerprint of `data`; sizes in pixels.
 
-    A client's picture at an address, which the provider fetches, has its `url` and no data.
+    A client's picture at an address, which the provider fetches, has its `url` and no data. A client's PDF is one too.
     """
 
     file_id: str
@@ -41,6 +41,11 @@ class Image:
     digest: str
     data: bytes = field(repr=False)
     url: str = ""
+
+    @property
+    def is_pdf(self) -> bool:
+        """Whether it is a PDF, which providers show their models page by page."""
+        return self.media_type == "application/pdf"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from lamella.llm.responses import ResponsesReader
 from lamella.llm.streaming import EventReader
 
 EVENT_STREAM = "text/event-stream"
-_READERS: Mapping[Dialect, Callable[[], EventReader]] = {
+READERS: Mapping[Dialect, Callable[[], EventReader]] = {
     Dialect.MESSAGES: MessagesReader,
     Dialect.CHAT: ChatReader,
     Dialect.RESPONSES: ResponsesReader,
@@ -39,7 +39,7 @@ def read_answer(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
         return exchange.error or broken("The provider", "the client left before the answer began")
     data = _unpacked(b"".join(exchange.answer), exchange.headers.get("content-encoding", ""))
     if exchange.status >= 400:
-        return of_status("The provider", exchange.status, _object(data), "", exchange.headers.get("retry-after"))
+        return of_status("The provider", exchange.status, json_or_text(data), "", exchange.headers.get("retry-after"))
     if exchange.size > MAX_COPY_BYTES:
         return broken("The provider", "the answer is too long to be recorded")
     streams = exchange.headers.get("content-type", "").startswith(EVENT_STREAM)
@@ -47,9 +47,9 @@ def read_answer(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
         "the client left before the answer was whole" if exchange.left else "the stream ended before the message did"
     )
     ended = exchange.error or broken("The provider", cause)
-    reader = _READERS[exchange.dialect]()
+    reader = READERS[exchange.dialect]()
     try:
-        for event in EventDecoder().feed(data) if streams else _events(exchange.dialect, decode_object(data)):
+        for event in EventDecoder().feed(data) if streams else events_of(exchange.dialect, decode_object(data)):
             for delta in reader.of(event):
                 opened.feed(delta)
     except ProviderError as error:
@@ -69,14 +69,15 @@ def _unpacked(data: bytes, encoding: str) -> bytes:
     return data
 
 
-def _object(data: bytes) -> object:
+def json_or_text(data: bytes) -> object:
+    """The object of a body; of a page of a proxy its beginning."""
     try:
         return decode_object(data)
     except msgspec.DecodeError:
         return data.decode("utf-8", "replace")[:1000]
 
 
-def _events(dialect: Dialect, message: Any) -> Iterator[StreamEvent]:
+def events_of(dialect: Dialect, message: Any) -> Iterator[StreamEvent]:
     """The events of a whole answer."""
     match dialect:
         case Dialect.MESSAGES:

@@ -13,11 +13,13 @@ from __future__ import annotations
 from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from zlib import compress, decompressobj
+from zlib import error as zlib_error
 
 import msgspec
 
 from lamella.core.json import Json, JsonObject, decode_arguments, digest, encode
-from lamella.core.messages import Image, Part, Text, ToolResult
+from lamella.core.messages import Image, Part, Reasoning, Text, ToolResult
 from lamella.core.prompt import PromptMessage, Role, ToolSpec, Ttl
 from lamella.gateway.client_settings import ClientSettings, refused
 
@@ -29,6 +31,9 @@ CUSTOM_SCHEMA = '{"type":"object","properties":{"input":{"type":"string"}},"requ
 
 INSTRUCTIONS = -1
 """In place of a message's number: the instructions."""
+
+MAX_THINKING_BYTES = 4_000_000
+"""Bytes of thinking that an id may unpack to: a caller can send any id."""
 
 SIDE = 1024
 """Pixels of a picture's sides, for its tokens: a client does not say them, and the picture is not opened."""
@@ -132,30 +137,77 @@ class RequestBuilder:
         self.messages.append(PromptMessage(role, tuple(parts)))
 
 
-def picture_of_data(place: str, media_type: str, data: str) -> Image:
-    """A picture given as base64."""
+PDF = "application/pdf"
+
+
+def file_of_data(place: str, media_type: str, data: str) -> Image:
+    """A picture or a PDF given as base64."""
+    if not media_type.startswith("image/") and media_type != PDF:
+        raise refused(place, f"a file of type “{media_type[:40]}” can't be carried to another API", "Send its text.")
     try:
         decoded = b64decode(data, validate=True)
     except ValueError:
-        raise refused(place, "the picture is not valid base64", "Send its bytes as base64.") from None
+        raise refused(place, "the file is not valid base64", "Send its bytes as base64.") from None
     name = digest(decoded)
     return Image(name, media_type, SIDE, SIDE, name, decoded)
 
 
-def picture_of_url(place: str, url: Json) -> Image:
-    """A picture at an address, which the provider fetches, or within a `data:` address."""
+def file_of_url(place: str, url: Json, media_type: str = "") -> Image:
+    """A picture or a PDF at an address, which the provider fetches, or within a `data:` address."""
     if not isinstance(url, str) or not url:
-        raise refused(place, "the picture has no address", "Send its address, or its bytes as a data: address.")
+        raise refused(place, "the file has no address", "Send its address, or its bytes as a data: address.")
     if not url.startswith("data:"):
-        return Image("", "", SIDE, SIDE, digest(url.encode()), b"", url)
+        return Image("", media_type, SIDE, SIDE, digest(url.encode()), b"", url)
     head, _, data = url.removeprefix("data:").partition(",")
-    media_type, _, coding = head.partition(";")
+    named, _, coding = head.partition(";")
     if coding != "base64":
-        raise refused(place, "the picture's data: address is not base64", "Send its bytes as base64.")
-    return picture_of_data(place, media_type, data)
+        raise refused(place, "the file's data: address is not base64", "Send its bytes as base64.")
+    return file_of_data(place, named, data)
 
 
 SEAL = "lamella."
+
+
+_CARRIES = "--lamella--"
+"""Between the id of a call and the thinking that it carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedThinking:
+    """Sealed thinking before a call; `after_text`: a text of the same answer stands before it."""
+
+    text: str
+    signature: str | None = None
+    redacted: str | None = None
+    after_text: bool = False
+
+    @property
+    def part(self) -> Reasoning:
+        """The thinking itself."""
+        return Reasoning(self.text, self.signature, self.redacted)
+
+
+def carrying_id(id: str, thinking: Sequence[CarriedThinking]) -> str:
+    """The id of a call that carries the thinking before it. Chat Completions has no other place that every client
+    sends back, and Anthropic refuses the result of a call without the thinking that led to it.
+    """
+    if not thinking:
+        return id
+    data = compress(encode(thinking))
+    return f"{id}{_CARRIES}{urlsafe_b64encode(data).decode().rstrip('=')}"
+
+
+def carried_by(id: str) -> tuple[str, tuple[CarriedThinking, ...]]:
+    """A call's own id, and the thinking that it carries."""
+    own, _, data = id.partition(_CARRIES)
+    if not data:
+        return id, ()
+    try:
+        packed = urlsafe_b64decode(data + "=" * (-len(data) % 4))
+        unpacked = decompressobj().decompress(packed, MAX_THINKING_BYTES)
+        return own, msgspec.json.decode(unpacked, type=tuple[CarriedThinking, ...])
+    except (ValueError, zlib_error):
+        return id, ()
 
 
 def wrapped_seal(signature: str | None, redacted: str | None) -> str:

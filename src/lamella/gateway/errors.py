@@ -48,6 +48,8 @@ _ANTHROPIC = {
     413: "request_too_large",
     429: "rate_limit_error",
     503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
 }
 _OPENAI = {
     403: "permission_denied",
@@ -94,9 +96,14 @@ def status_of(error: LamellaError) -> int:
     return STATUS.get(error.code, 500)
 
 
-def error_body(dialect: Dialect, error: LamellaError) -> bytes:
-    """The JSON of an error."""
-    status = status_of(error)
+def failure_code(error: LamellaError) -> str:
+    """OpenAI's code of a response that failed."""
+    return _CODES.get(error.code, "server_error")
+
+
+def error_body(dialect: Dialect, error: LamellaError, status: int | None = None) -> bytes:
+    """The JSON of an error. `status`: that of an upstream, which is kept."""
+    status = status or status_of(error)
     message = f"{error.message} {error.hint}" if error.hint else error.message
     if dialect is Dialect.MESSAGES:
         kind = _ANTHROPIC.get(status, "api_error")

@@ -14,6 +14,7 @@ from lamella.core.prompt import Marker, WireBlock
 from lamella.core.records import Caller, Line, RequestRecord
 from lamella.gateway.dialects import Dialect, ObservedWindow, read, tokens_of
 from lamella.gateway.matching import Relation
+from lamella.gateway.translation import Translation
 from lamella.llm.upstream import Upstream
 
 MAX_COPY_BYTES = 16_000_000
@@ -36,6 +37,8 @@ class Route:
     model: str
     account: str
     facts: ModelFacts
+    dialect: Dialect
+    """The API that is spoken there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Recorded:
 
 @dataclass(slots=True)
 class Exchange:
-    """What passed: a request and its answer."""
+    """What passed: a request and its answer, in the upstream's API."""
 
     caller: Caller
     dialect: Dialect
@@ -74,6 +77,19 @@ class Exchange:
     """When the answer had ended."""
     left: bool = False
     """The client left before the answer was whole."""
+    translation: Translation | None = None
+    """How it was translated, if its caller speaks another API."""
+
+    def keep(self, data: bytes) -> None:
+        """Keep a copy of a piece of the answer."""
+        self.size += len(data)
+        if self.size <= MAX_COPY_BYTES:
+            self.answer.append(data)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was not forwarded as it was."""
+        return self.translation.notes if self.translation is not None else ()
 
 
 def window_of_exchange(exchange: Exchange, weigh: Callable[[WireBlock], int]) -> ObservedWindow:

@@ -147,7 +147,7 @@ class Observation:
             segments=window.stored,
             zones=zones_of(window.segments),
             markers=tuple(StoredMarker(m.index, m.ttl.value, m.why) for m in plan.markers),
-            notes=(),
+            notes=tuple(("", note) for note in exchange.notes),
             protocol=window.dialect.value,
             local_tokens=self.local_tokens,
             estimate=round(facts.calibration * self.local_tokens),

@@ -20,11 +20,14 @@ from lamella.core.messages import Part, Reasoning, Text, ToolCall, ToolResult
 from lamella.core.prompt import ToolSpec, Ttl
 from lamella.gateway.canonical import (
     CUSTOM_SCHEMA,
+    PDF,
+    CarriedThinking,
     ClientRequest,
     RequestBuilder,
     ToolForm,
-    picture_of_data,
-    picture_of_url,
+    carried_by,
+    file_of_data,
+    file_of_url,
     unwrapped_seal,
 )
 from lamella.gateway.client_settings import client_settings, refused
@@ -155,7 +158,7 @@ def _chat(body: JsonObject, builder: RequestBuilder) -> None:
             case "assistant":
                 _chat_answer(place, message, content, builder)
             case "tool":
-                call_id = str(message.get("tool_call_id") or "")
+                call_id, _ = carried_by(str(message.get("tool_call_id") or ""))
                 _result(place, call_id, message.get("content"), builder, mark_of(message))
             case role:
                 raise refused(f"{place}.role", f"there is no role “{str(role)[:40]}”", "Use user, assistant or tool.")
@@ -166,18 +169,22 @@ def _chat_answer(place: str, message: JsonObject, content: Sequence[JsonObject],
     thought = message.get("reasoning_content") or message.get("reasoning")
     if isinstance(thought, str):
         parts.append(Reasoning(thought))
-    parts += [Text(_text_of(f"{place}.content.{n}", part)) for n, part in enumerate(content)]
+    said = [Text(_text_of(f"{place}.content.{n}", part)) for n, part in enumerate(content)]
     if isinstance(message.get("refusal"), str):
-        parts.append(Text(str(message["refusal"])))
+        said.append(Text(str(message["refusal"])))
     for name in ("audio", "function_call"):
         if message.get(name) is not None:
             raise refused(f"{place}.{name}", "this can't be carried to another API", "Send tool_calls and texts.")
+    calls: list[Part] = []
     for number, call in enumerate(objects(message.get("tool_calls"))):
-        parts.append(_chat_call(f"{place}.tool_calls.{number}", call, builder))
-    builder.say("assistant", [part for part in parts if part != Text("")])
+        made, carried = _chat_call(f"{place}.tool_calls.{number}", call, builder)
+        first = [] if number else [one for one in carried if not one.after_text]
+        parts += [one.part for one in first]
+        calls += [*(one.part for one in carried if one not in first), made]
+    builder.say("assistant", [part for part in (*parts, *said, *calls) if part != Text("")])
 
 
-def _chat_call(place: str, call: JsonObject, builder: RequestBuilder) -> ToolCall:
+def _chat_call(place: str, call: JsonObject, builder: RequestBuilder) -> tuple[ToolCall, Sequence[CarriedThinking]]:
     match call:
         case {"id": str(id), "function": {"name": str(name), "arguments": str(arguments)}}:
             made = ToolCall(id, name, arguments)
@@ -185,8 +192,9 @@ def _chat_call(place: str, call: JsonObject, builder: RequestBuilder) -> ToolCal
             made = ToolCall(id, name, encode_text({"input": text}))
         case _:
             raise refused(place, "the call has no id, name or arguments", "Send it as it was given.")
-    builder.names[made.id] = made.name
-    return made
+    own, carried = carried_by(made.id)
+    builder.names[own] = made.name
+    return replace(made, id=own), carried
 
 
 def _chat_tools(body: JsonObject, builder: RequestBuilder) -> list[Tool]:
@@ -304,13 +312,21 @@ def _said(place: str, part: JsonObject) -> Iterator[Part]:
         case {"type": "text" | "input_text" | "output_text", "text": str(text)}:
             yield Text(text)
         case {"type": "image", "source": {"type": "base64", "media_type": str(media_type), "data": str(data)}}:
-            yield picture_of_data(place, media_type, data)
+            yield file_of_data(place, media_type, data)
         case {"type": "image", "source": {"type": "url", "url": url}}:
-            yield picture_of_url(place, url)
+            yield file_of_url(place, url)
         case {"type": "image_url", "image_url": Mapping() as image}:
-            yield picture_of_url(place, image.get("url"))
+            yield file_of_url(place, image.get("url"))
         case {"type": "input_image", "image_url": str(url)}:
-            yield picture_of_url(place, url)
+            yield file_of_url(place, url)
+        case {"type": "document", "source": {"type": "base64", "media_type": str(media_type), "data": str(data)}}:
+            yield file_of_data(place, media_type, data)
+        case {"type": "document", "source": {"type": "url", "url": url}}:
+            yield file_of_url(place, url, PDF)
+        case {"type": "file", "file": {"file_data": str(url)}} | {"type": "input_file", "file_data": str(url)}:
+            yield file_of_url(place, url if url.startswith("data:") else f"data:{PDF};base64,{url}")
+        case {"type": "input_file", "file_url": str(url)}:
+            yield file_of_url(place, url, PDF)
         case {"type": "document", "source": {"type": "text", "data": str(text)}}:
             title = encode_text(str(part.get("title") or ""))
             yield Text(f"<document title={title}>\n{text}\n</document>")

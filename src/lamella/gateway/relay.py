@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -26,13 +26,24 @@ from lamella.core.errors import (
 )
 from lamella.core.json import Json, fields_but
 from lamella.core.records import Caller
+from lamella.gateway.across import (
+    ESTIMATE_HEADER,
+    CrossedAnswer,
+    count_request,
+    counted,
+    estimate,
+    headers_of,
+    tokens_in,
+    translation_of,
+)
 from lamella.gateway.additions import UsageFilter, asks_for_usage, with_usage
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.errors import error_body, error_event, status_of
-from lamella.gateway.exchange import MAX_COPY_BYTES, Exchange, Route
+from lamella.gateway.exchange import Exchange, Route
 from lamella.gateway.loops import SILENCE
 from lamella.gateway.matching import client_of, session_of
-from lamella.gateway.recorder import LineRecorder
+from lamella.gateway.recorder import LONG_BYTES, LineRecorder
+from lamella.gateway.translation import Translation
 from lamella.llm.failures import of_status
 
 MAX_BODY_BYTES = 64_000_000
@@ -46,9 +57,15 @@ _CONNECTION = frozenset(
 )  # fmt: skip
 """Headers of a request that are between the client and this server."""
 
+_COUNTED = ("", "/count_tokens", "/input_tokens")
+"""Paths after those of a dialect that another API has too."""
+
 _OURS = "x-lamella-"
 _HELD = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "set-cookie", "server", "date"})
 """Headers of an answer that are between this server and the upstream."""
+
+SPENT = {"x-should-retry": "false"}
+"""In a refusal after tokens were spent: a client's library would send it again by itself."""
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -93,14 +110,29 @@ class Gateway:
         body = body if route.model == model else with_model(body, route.model)
         agent = request.headers.get("user-agent", "")
         session = session_of(request.headers, fields)
-        made = Exchange(caller, self._dialect, client_of(agent), session, route, body, parts.clock.now())
+        made = Exchange(caller, route.dialect, client_of(agent), session, route, body, parts.clock.now())
+        if route.dialect is not self._dialect:
+            made.translation = await self._translated(body, model, route)
+            made.body = made.translation.body
         if self._records and parts.refuses_loops:
             await parts.recorder.refuse_loops(made)
-        if self._records and parts.asks_for_usage and self._dialect is Dialect.CHAT and not asks_for_usage(fields):
+        asks = self._records and parts.asks_for_usage and made.translation is None
+        if asks and self._dialect is Dialect.CHAT and not asks_for_usage(fields):
             made.body, made.hides_usage = with_usage(made.body), True
         if self._records and parts.adds_markers and request.headers.get(MARKERS_HEADER, "on") != "off":
             await parts.recorder.mark(made)
         return made
+
+    async def _translated(self, body: bytes, model: str, route: Route) -> Translation:
+        """The body for an upstream of another API; a long one in a thread, so that it holds up no stream."""
+        if self._path not in _COUNTED:
+            raise InvalidRequest(
+                f"{self._path} can't be carried to another API.", hint="Use a model whose upstream speaks this API."
+            )
+        aside = len(body) > LONG_BYTES
+        told = (self._dialect, body, route.dialect, route.model, route.facts)
+        made = await asyncio.to_thread(translation_of, *told) if aside else translation_of(*told)
+        return replace(made, request=replace(made.request, model=model))
 
     async def _relay(self, request: Request, exchange: Exchange, parts: GatewayParts, sent: Sent) -> None:
         """Relay the answer until it is whole, or until the client leaves: then the upstream is closed at once."""
@@ -123,21 +155,58 @@ class Gateway:
 
     async def _pass(self, request: Request, exchange: Exchange, sent: Sent) -> None:
         route = exchange.route
+        if exchange.translation is not None:
+            await (self._count if self._path else self._cross)(exchange, exchange.translation, sent)
+            return
         query = request.scope.get("query_string", b"").decode("latin-1")
         path = f"{route.path}{self._path}" + (f"?{query}" if query else "")
         async with route.connection.send(path, exchange.body, _headers(request, route.key)) as reply:
             exchange.status, exchange.headers = reply.status, reply.headers
-            if reply.status in _REDIRECTS:  # a library that follows it would pass this server by, with its key
-                raise of_status(route.connection.provider, reply.status, "", "", None)
+            _refuse_redirect(reply.status, route)
             await sent.start(reply.status, reply.headers)
             is_plain = reply.headers.get("content-encoding", "identity") == "identity"
             hidden = UsageFilter() if exchange.hides_usage and sent.streams and is_plain else None
             async for data in reply.chunks:
                 await sent.body(data if hidden is None else hidden.feed(data))
-                exchange.size += len(data)
-                if exchange.size <= MAX_COPY_BYTES:
-                    exchange.answer.append(data)
+                exchange.keep(data)
             await sent.end(b"" if hidden is None else hidden.end())
+
+    async def _cross(self, exchange: Exchange, translation: Translation, sent: Sent) -> None:
+        """Relay an answer of another API."""
+        route = exchange.route
+        headers = headers_of(translation, route.key)
+        async with route.connection.send(route.path, exchange.body, headers) as reply:
+            exchange.status, exchange.headers = reply.status, reply.headers
+            _refuse_redirect(reply.status, route)
+            answer = CrossedAnswer(exchange, translation)
+            try:
+                async for data in reply.chunks:
+                    exchange.keep(data)
+                    await sent.crossed(answer, answer.feed(data))
+                await sent.crossed(answer, answer.end())
+            except ProviderError as error:
+                if not answer.has_failed:
+                    exchange.error = error
+                if not sent.began:
+                    await sent.refuse(self._dialect, error, SPENT if answer.heard else None)
+                    return
+                await sent.body(answer.fail(error))
+            await sent.end()
+
+    async def _count(self, exchange: Exchange, translation: Translation, sent: Sent) -> None:
+        """A count of tokens: the upstream's, or an estimate if it has none."""
+        route, asked, tokens = exchange.route, count_request(translation), None
+        headers = headers_of(translation, route.key)
+        if asked is not None:
+            path, body = asked
+            async with route.connection.send(f"{route.path}{path}", body, headers) as reply:
+                tokens = tokens_in(await reply.whole()) if reply.status == 200 else None
+        made = {"content-type": "application/json"}
+        if tokens is None:
+            made[ESTIMATE_HEADER], tokens = "true", estimate(translation, route.facts)
+        await sent.start(200, made)
+        await sent.body(counted(self._dialect, tokens))
+        await sent.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +286,12 @@ def _as_sent(value: str) -> str:
         return value
 
 
+def _refuse_redirect(status: int, route: Route) -> None:
+    """Raises an error for a redirect: a library that follows it would pass this server by, with its key."""
+    if status in _REDIRECTS:
+        raise of_status(route.connection.provider, status, "", "", None)
+
+
 async def cancel_on_leaving(request: Request, answering: asyncio.Future[None]) -> None:
     """Ends the answer when the client leaves."""
     while (await request.receive())["type"] != "http.disconnect":
@@ -256,6 +331,12 @@ class Sent:
     async def end(self, data: bytes = b"") -> None:
         """The end of the body, with its last bytes."""
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def crossed(self, answer: CrossedAnswer, data: bytes) -> None:
+        """A piece of an answer that was translated; with the first its head."""
+        if data and not self.began:
+            await self.start(answer.status, answer.headers)
+        await self.body(data)
 
     async def refuse(self, dialect: Dialect, error: LamellaError, headers: Mapping[str, str] | None = None) -> None:
         """An error of ours in the dialect's shape, before anything was sent."""

@@ -34,7 +34,7 @@ from lamella.core.json import decode_object
 from lamella.core.records import Caller
 from lamella.gateway.additions import UsageFilter, asks_for_usage, with_usage
 from lamella.gateway.dialects import Dialect
-from lamella.gateway.exchange import MAX_COPY_BYTES, Exchange, Recorded, Route
+from lamella.gateway.exchange import Exchange, Recorded, Route
 from lamella.gateway.matching import client_of, session_of
 from lamella.gateway.recorder import LineRecorder, recording
 from lamella.llm.model_table import ModelTable
@@ -102,7 +102,7 @@ class Records:
         key = request.headers.get("authorization") or request.headers.get("x-api-key") or ""
         account = f"{request.url.netloc!r}#{blake2b(key.encode(), digest_size=8).hexdigest()}"
         facts = replace(self._table.facts(model, provider), name=model)
-        route = Route(self._upstream, "", "", model, account, facts)
+        route = Route(self._upstream, "", "", model, account, facts, dialect)
         client, session = client_of(request.headers.get("user-agent", "")), session_of(request.headers, fields)
         exchange = Exchange(Caller(LOCAL_USER), dialect, client, session, route, body, self._clock.now())
         if dialect is Dialect.CHAT and not asks_for_usage(fields):
@@ -190,9 +190,7 @@ class _Copy:
         self._hidden = UsageFilter() if exchange.hides_usage and streams else None
 
     def take(self, data: bytes) -> bytes:
-        self._exchange.size += len(data)
-        if self._exchange.size <= MAX_COPY_BYTES:
-            self._exchange.answer.append(data)
+        self._exchange.keep(data)
         return data if self._hidden is None else self._hidden.feed(data)
 
     def end(self) -> bytes:

@@ -19,9 +19,9 @@ from lamella.core.errors import LamellaError
 from lamella.core.json import JsonObject, encode
 from lamella.core.messages import StopReason
 from lamella.gateway.answer_blocks import NO_FORMS, AnswerBlock, AnswerWriter, BlockDelta, Object
-from lamella.gateway.canonical import ToolForm, arguments_of, custom_input, wrapped_seal
+from lamella.gateway.canonical import CarriedThinking, ToolForm, arguments_of, carrying_id, custom_input, wrapped_seal
 from lamella.gateway.dialects import Dialect
-from lamella.gateway.errors import error_body
+from lamella.gateway.errors import error_body, failure_code
 
 
 def _event(kind: str, value: Mapping[str, object]) -> bytes:
@@ -140,11 +140,19 @@ class ChatWriter(AnswerWriter):
     """A completion of OpenAI's Chat API."""
 
     def __init__(
-        self, model: str, id: str, created: int, forms: Mapping[str, ToolForm], *, asks_for_usage: bool
+        self,
+        model: str,
+        id: str,
+        created: int,
+        forms: Mapping[str, ToolForm],
+        *,
+        asks_for_usage: bool,
+        carries_thinking: bool,
     ) -> None:
         super().__init__(model, id, forms)
         self._created = created
         self._asks_for_usage = asks_for_usage
+        self._carries = carries_thinking
 
     def _start(self) -> bytes:
         return self._chunk({"role": "assistant", "content": ""})
@@ -152,7 +160,7 @@ class ChatWriter(AnswerWriter):
     def _begin(self, block: AnswerBlock, delta: BlockDelta) -> bytes:
         if block.kind != "call":
             return b""
-        call = _chat_call(block, self._form(block), started=True)
+        call = self._call(block, started=True)
         return self._chunk({"tool_calls": [{"index": self._number(block), **call}]})
 
     def _go_on(self, block: AnswerBlock, delta: BlockDelta) -> bytes:
@@ -175,6 +183,24 @@ class ChatWriter(AnswerWriter):
     def _number(self, block: AnswerBlock) -> int:
         """Which of the calls it is."""
         return sum(one.kind == "call" for one in self._order.blocks[: block.index])
+
+    def _call(self, block: AnswerBlock, *, started: bool = False) -> Object:
+        form, id = self._form(block), carrying_id(block.id, self._thinking_before(block)) if self._carries else block.id
+        if form.is_custom:
+            said = "" if started else custom_input(block.text)
+            return {"id": id, "type": "custom", "custom": {"name": form.name, "input": said}}
+        function = {"name": form.name, "arguments": "" if started else block.text}
+        return {"id": id, "type": "function", "function": function}
+
+    def _thinking_before(self, call: AnswerBlock) -> list[CarriedThinking]:
+        """The sealed thinking between this call and the one before."""
+        blocks = self._order.blocks[: call.index]
+        start = max((block.index for block in blocks if block.kind == "call"), default=-1) + 1
+        return [
+            CarriedThinking(one.text, one.signature, one.redacted, any(b.kind == "text" for b in blocks[start:n]))
+            for n, one in enumerate(blocks)
+            if n >= start and one.kind == "reasoning" and (one.signature or one.redacted)
+        ]
 
     def _chunk(self, delta: Object, finish: str | None = None, **more: object) -> bytes:
         choices = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
@@ -203,7 +229,7 @@ class ChatWriter(AnswerWriter):
         message: Object = {"role": "assistant", "content": said["text"] or None, "refusal": None}
         if said["reasoning"]:
             message["reasoning_content"] = said["reasoning"]
-        calls = [_chat_call(block, self._form(block)) for block in self._order.blocks if block.kind == "call"]
+        calls = [self._call(block) for block in self._order.blocks if block.kind == "call"]
         if calls:
             message["tool_calls"] = calls
         stop = _CHAT_STOPS.get(self._stop, "stop")
@@ -226,14 +252,6 @@ _CHAT_STOPS = {
     StopReason.MAX_TOKENS: "length",
     StopReason.REFUSAL: "content_filter",
 }
-
-
-def _chat_call(block: AnswerBlock, form: ToolForm, *, started: bool = False) -> Object:
-    if form.is_custom:
-        said = "" if started else custom_input(block.text)
-        return {"id": block.id, "type": "custom", "custom": {"name": form.name, "input": said}}
-    function = {"name": form.name, "arguments": "" if started else block.text}
-    return {"id": block.id, "type": "function", "function": function}
 
 
 # Responses
@@ -326,7 +344,7 @@ class ResponsesWriter(AnswerWriter):
     def _failed(self, error: LamellaError) -> bytes:
         message = f"{error.message} {error.hint}" if error.hint else error.message
         self._response["status"] = "failed"
-        self._response["error"] = {"code": error.code, "message": message}
+        self._response["error"] = {"code": failure_code(error), "message": message}
         self._fill()
         return self._event("response.failed", response=self._response)
 
@@ -387,19 +405,23 @@ def writer(
     *,
     created: int = 0,
     asks_for_usage: bool = False,
+    carries_thinking: bool = False,
     forms: Mapping[str, ToolForm] = NO_FORMS,
     echo: JsonObject | None = None,
 ) -> AnswerWriter:
     """The writer of an answer of `model`. `created` is in Unix seconds.
 
-    `asks_for_usage`: a Chat stream has the usage in a chunk of its own, else on its last chunk. `forms` are those of
-    the request (`ClientRequest.forms`). `echo` has fields of the request that a response of Responses repeats.
+    `asks_for_usage`: a Chat stream has the usage in a chunk of its own, else on its last chunk. `carries_thinking`: the
+    id of a Chat call carries the sealed thinking before it (`carrying_id`). `forms` are those of the request
+    (`ClientRequest.forms`). `echo` has fields of the request that a response of Responses repeats.
     """
     match dialect:
         case Dialect.MESSAGES:
             return MessagesWriter(model, id)
         case Dialect.CHAT:
-            return ChatWriter(model, id, created, forms, asks_for_usage=asks_for_usage)
+            return ChatWriter(
+                model, id, created, forms, asks_for_usage=asks_for_usage, carries_thinking=carries_thinking
+            )
         case Dialect.RESPONSES:
             return ResponsesWriter(model, id, created, forms, echo or {})
         case Dialect.EMBEDDINGS:

@@ -72,11 +72,10 @@ def _value(part: Part) -> JsonObject:
     match part:
         case Text(text):
             return {"type": "text", "text": text}
-        case Image(url=url) if url:
-            return {"type": "image", "source": {"type": "url", "url": url}}
-        case Image(_, media_type, data=data):
+        case Image(_, media_type, data=data, url=url):
             source: JsonObject = {"type": "base64", "media_type": media_type, "data": b64encode(data).decode()}
-            return {"type": "image", "source": source}
+            kind = "document" if part.is_pdf else "image"
+            return {"type": kind, "source": {"type": "url", "url": url} if url else source}
         case Reasoning(_, _, redacted) if redacted is not None:
             return {"type": "redacted_thinking", "data": redacted}
         case Reasoning(text, signature):

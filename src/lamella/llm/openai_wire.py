@@ -76,6 +76,8 @@ def _content(part: Part) -> JsonObject:
             return {"type": "text", "text": text}
         case Image(_, media_type, data=data):
             url = part.url or f"data:{media_type};base64,{b64encode(data).decode()}"
+            if part.is_pdf:
+                return {"type": "file", "file": {"filename": "document.pdf", "file_data": url}}
             return {"type": "image_url", "image_url": {"url": url}}
         case _:
             raise TypeError(f"a user message can't hold a {type(part).__name__}")

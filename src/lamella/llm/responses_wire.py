@@ -117,6 +117,9 @@ def _content(part: Part) -> JsonObject:
             return {"type": "input_text", "text": text}
         case Image(_, media_type, data=data):
             url = part.url or f"data:{media_type};base64,{b64encode(data).decode()}"
+            if part.is_pdf:
+                place = {"file_url": url} if part.url else {"filename": "document.pdf", "file_data": url}
+                return {"type": "input_file", **place}
             return {"type": "input_image", "image_url": url, "detail": "auto"}
         case _:
             raise TypeError(f"a user message can't hold a {type(part).__name__}")
