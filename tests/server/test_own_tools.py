@@ -125,6 +125,18 @@ async def test_outputs_that_do_not_fit_are_refused_in_the_vendor_s_words(
     assert caught.value.param == "input"
 
 
+async def test_what_is_stored_of_a_response_has_its_calls_and_outputs(
+    sdk: openai.AsyncOpenAI, model: ScriptedModel
+) -> None:
+    model.then(calling(weather("c1", "Rome"), text="Let me see."), saying("Sun."))
+    first = await sdk.responses.create(model="scripted", input="Rome?", tools=[WEATHER])
+    second = await sdk.responses.create(previous_response_id=first.id, input=[output("c1", "sun")])
+    assert (await sdk.responses.retrieve(first.id)).to_dict() == first.to_dict()
+    assert (await sdk.responses.retrieve(second.id)).to_dict() == second.to_dict()
+    [item] = (await sdk.responses.input_items.list(second.id)).data
+    assert item.to_dict().items() >= output("c1", "sun").items()
+
+
 async def test_a_retry_is_answered_again(sdk: openai.AsyncOpenAI, model: ScriptedModel) -> None:
     model.then(calling(weather("c1", "Rome")), saying("Sun."), saying("Sunny."))
     first = await sdk.responses.create(model="scripted", input="Rome?", tools=[WEATHER])

@@ -135,10 +135,17 @@ async def input_items(
 
 
 def input_items_of(turn: TurnRecord) -> list[Item]:
-    """The user's message of a turn as an item, with its files."""
-    content = [*map(_file_part, turn.attachments), {"type": "input_text", "text": turn.text}]
-    id = f"msg_{turn.id.removeprefix(TURN)}"
-    return [{"id": id, "type": "message", "status": "completed", "role": "user", "content": content}]
+    """The outputs that came with a turn and the user's message, with its files, as items."""
+    items: list[Item] = []
+    for number, result in enumerate(turn.results):
+        status = "incomplete" if result.is_error else "completed"
+        output = {"type": "function_call_output", "call_id": result.call_id, "output": result.content}
+        items.append({"id": f"fco_{turn.id.removeprefix(TURN)}_{number}", **output, "status": status})
+    if turn.text or turn.attachments:
+        content = [*map(_file_part, turn.attachments), {"type": "input_text", "text": turn.text}]
+        said = {"type": "message", "status": "completed", "role": "user", "content": content}
+        items.append({"id": f"msg_{turn.id.removeprefix(TURN)}", **said})
+    return items
 
 
 def _file_part(file: Attachment) -> Item:
