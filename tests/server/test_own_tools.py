@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -203,6 +206,25 @@ async def test_several_items_are_one_message(sdk: openai.AsyncOpenAI, model: Scr
     assert turn.text.strip() == "What do you see?"
     assert turn.dynamic == "Be kind."
     assert any(b"Rome is warm." in block.data for block in model.requests[0].blocks)
+
+
+async def test_the_example_of_the_how_to_page_runs(
+    client: ServerClient, model: ScriptedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "library.md").read_text("utf-8")
+    [example] = [text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def weather" in text]
+    model.then(calling(weather("c1", "Rome")), saying("Yes."))
+    http = openai.DefaultHttpxClient(trust_env=False)
+    with openai.OpenAI(
+        base_url=f"{client.http.base_url}/v1".replace("//v1", "/v1"),
+        api_key="unused",
+        http_client=http,
+        default_headers={"X-Conversation-Id": "new"},
+    ) as caller:
+        names = {"client": caller, "json": json}
+        await asyncio.to_thread(exec, example.replace("claude-opus-5-5", "scripted"), names)
+    assert capsys.readouterr().out == "Yes.\n"
+    assert b"It is warm in Rome." in b"".join(block.data for block in model.requests[1].blocks)
 
 
 def test_a_request_with_tools_and_results_is_the_same_both_ways() -> None:
