@@ -56,14 +56,15 @@ async def agent(app: App) -> Agent:
 
 async def begun(app: App, agent: Agent, messages: Sequence[PromptMessage], instructions: str = "") -> BegunAnswer:
     request = AgentRequest(agent, read_history(messages), instructions, "openai", "a test")
-    return await app.agents.begin(LOCAL_IDENTITY, request)
+    return await app.agents.begin(LOCAL_IDENTITY, agent, request)
 
 
 async def ended(app: App, answer: BegunAnswer) -> TurnRecord:
     async for _ in app.packets(answer.turn_id):
         pass
     turn = await app.store.turns.turn(LOCAL_OWNER, answer.turn_id)
-    return await app.agents.ended(LOCAL_OWNER, answer, [Text(turn.run.answer)])
+    await app.agents.ended(LOCAL_OWNER, answer, [Text(turn.run.answer)])
+    return turn
 
 
 async def asked(app: App, agent: Agent, messages: Sequence[PromptMessage], instructions: str = "") -> TurnRecord:

@@ -24,12 +24,15 @@ class AgentClient:
     system: str = ""
     fields: Object = field(default_factory=dict)
     history: list[tuple[str, str]] = field(default_factory=list)
+    more: list[Object] = field(default_factory=list)
+    """Messages or items after these, as the API has them."""
     raw: bytes = b""
     headers: Object = field(default_factory=dict)
 
     def body(self, **fields: Any) -> Object:
         body: Object = {"model": self.model, "stream": self.streams, **self.fields, **fields}
         messages: list[Object] = [{"role": role, "content": text} for role, text in self.history]
+        messages += self.more
         if self.api == "messages":
             return body | {"max_tokens": 1000, "messages": messages} | ({"system": self.system} if self.system else {})
         if self.api == "chat":
@@ -80,3 +83,75 @@ def usage_of(api: str, answer: httpx2.Response) -> tuple[int, int]:
         return usage["prompt_tokens"], usage["completion_tokens"]
     read = usage.get("cache_read_input_tokens", 0) + usage.get("cache_creation_input_tokens", 0)
     return usage["input_tokens"] + read, usage["output_tokens"]
+
+
+TOOL_SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}}
+
+
+def tool_of(api: str, name: str) -> Object:
+    """A tool of the client."""
+    if api == "messages":
+        return {"name": name, "description": "Looks.", "input_schema": TOOL_SCHEMA}
+    function = {"name": name, "description": "Looks.", "parameters": TOOL_SCHEMA}
+    return {"type": "function", "function": function} if api == "chat" else {"type": "function", **function}
+
+
+def whole(api: str, answer: httpx2.Response, *, streams: bool) -> Object:
+    """The answer as one object, whichever way it came."""
+    if not streams:
+        body: Object = answer.json()
+        return body
+    events = events_of(answer)
+    if api == "responses":
+        return next(event["response"] for event in events if event["type"] == "response.completed")
+    if api == "chat":
+        return _completion([choice for event in events for choice in event["choices"]])
+    blocks: list[Object] = []
+    for event in events:
+        if event["type"] == "content_block_start":
+            blocks.append({**event["content_block"], "json": ""})
+        elif event["type"] == "content_block_delta":
+            blocks[-1]["json"] += event["delta"].get("partial_json", "")
+            if "text" in event["delta"]:
+                blocks[-1]["text"] += event["delta"]["text"]
+    for block in blocks:
+        given = block.pop("json")
+        if block["type"] == "tool_use":
+            block["input"] = json.loads(given)
+    [stop] = [event["delta"]["stop_reason"] for event in events if event["type"] == "message_delta"]
+    return {"role": "assistant", "content": blocks, "stop_reason": stop}
+
+
+def _completion(choices: list[Object]) -> Object:
+    message: Object = {"role": "assistant", "content": "", "tool_calls": []}
+    for delta in (choice["delta"] for choice in choices):
+        message["content"] += delta.get("content") or ""
+        for call in delta.get("tool_calls", ()):
+            if "id" in call:
+                message["tool_calls"].append({k: v for k, v in call.items() if k != "index"})
+            else:
+                message["tool_calls"][-1]["function"]["arguments"] += call["function"]["arguments"]
+    return {"choices": [{"message": message, "finish_reason": choices[-1]["finish_reason"]}]}
+
+
+def calls_of(api: str, body: Object) -> list[tuple[str, str, Object]]:
+    """Id, name and arguments of the calls in an answer."""
+    if api == "messages":
+        return [(b["id"], b["name"], b["input"]) for b in body["content"] if b["type"] == "tool_use"]
+    if api == "chat":
+        calls = body["choices"][0]["message"].get("tool_calls") or []
+        return [(c["id"], c["function"]["name"], json.loads(c["function"]["arguments"])) for c in calls]
+    items = [item for item in body["output"] if item["type"] == "function_call"]
+    return [(item["call_id"], item["name"], json.loads(item["arguments"])) for item in items]
+
+
+def sent_back(api: str, body: Object, results: dict[str, str]) -> list[Object]:
+    """The answer and the results of its calls, as a client sends them back."""
+    if api == "messages":
+        given = [{"type": "tool_result", "tool_use_id": id, "content": text} for id, text in results.items()]
+        return [{"role": "assistant", "content": body["content"]}, {"role": "user", "content": given}]
+    if api == "chat":
+        given = [{"role": "tool", "tool_call_id": id, "content": text} for id, text in results.items()]
+        return [body["choices"][0]["message"], *given]
+    given = [{"type": "function_call_output", "call_id": id, "output": text} for id, text in results.items()]
+    return [*body["output"], *given]

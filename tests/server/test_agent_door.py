@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.deltas import Closed, ReasoningDelta, TextDelta, UsageReported
 from lamella.core.errors import ProviderOverloaded, ProviderRateLimited
 from lamella.core.json import encode_text
-from lamella.core.messages import StopReason, TurnStatus
+from lamella.core.messages import StopReason, ToolCall, TurnStatus
 from lamella.core.records import PageQuery
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, calling, saying
@@ -23,7 +25,18 @@ from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from scripted_tools import WebSearch, finding
 
-from .agent_clients import COUNTS, PATHS, AgentClient, events_of, text_of, usage_of
+from .agent_clients import (
+    COUNTS,
+    PATHS,
+    AgentClient,
+    calls_of,
+    events_of,
+    sent_back,
+    text_of,
+    tool_of,
+    usage_of,
+    whole,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -132,12 +145,11 @@ async def test_an_unknown_agent_is_a_model_that_is_not_there(client: ServerClien
 
 
 FOLLOWED = [
-    {"temperature": 1},
     {"user": "u1", "metadata": {}},
     {"service_tier": "auto"},
     {"top_p": None},
 ]
-REFUSED = [{"temperature": 0.2}, {"top_p": 0.5}, {"seed": 3}, {"top_k": 5}, {"logit_bias": {"5": 1}}]
+REFUSED = [{"seed": 3}, {"top_k": 5}, {"logit_bias": {"5": 1}}, {"presence_penalty": 1}]
 
 
 @APIS
@@ -161,6 +173,145 @@ async def test_what_can_not_be_followed_is_refused_by_name(
     assert answer.status_code == 400
     assert next(iter(fields)) in answer.json()["error"]["message"]
     assert model.requests == []
+
+
+SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}}
+FORMS: dict[str, dict[str, Any]] = {
+    "messages": {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+    "chat": {"response_format": {"type": "json_schema", "json_schema": {"name": "tide", "schema": SCHEMA}}},
+    "responses": {"text": {"format": {"type": "json_schema", "name": "tide", "schema": SCHEMA}}},
+}
+LIMITS = {"messages": "max_tokens", "chat": "max_completion_tokens", "responses": "max_output_tokens"}
+
+
+@APIS
+async def test_limits_temperature_and_the_form_of_the_answer_are_followed(
+    client: ServerClient, model: ScriptedModel, api: str
+) -> None:
+    model.then(saying('{"at":"noon"}'))
+    talk = speaks(client, api)
+    talk.history.append(("user", "When?"))
+    fields = {LIMITS[api]: 77, "temperature": 0.2, **FORMS[api]}
+    answer = await client.http.post(PATHS[api], json={**talk.body(), **fields})
+    assert answer.status_code == 200, answer.text
+    head = model.requests[0].head
+    assert (head["max_tokens"], head["temperature"]) == (77, 0.2)
+    assert "schema" in encode_text(head)
+
+
+# The client's own tools
+
+
+LOOK = ToolCall("call_1", "look", '{"at": "ebb"}')
+
+
+@APIS
+@BOTH
+async def test_a_tool_of_the_client_is_handed_out_and_its_result_goes_on_with_the_turn(
+    app: App, client: ServerClient, model: ScriptedModel, api: str, streams: bool
+) -> None:
+    model.then(
+        calling(finding("c1", "HIDDEN RESULT"), text="I search."),
+        calling(LOOK, replace(LOOK, id="call_2"), text="I look."),
+        saying("At noon."),
+        saying("Yes."),
+    )
+    talk = speaks(client, api, streams=streams, fields={"tools": [tool_of(api, "look")]})
+    talk.history.append(("user", "When?"))
+    body = whole(api, await talk.post(), streams=streams)
+    assert b"HIDDEN" not in talk.raw
+    calls = calls_of(api, body)
+    assert calls == [("call_1", "look", {"at": "ebb"}), ("call_2", "look", {"at": "ebb"})]
+    if api != "responses":
+        assert (
+            "tool_use" in encode_text(body)
+            if api == "messages"
+            else body["choices"][0]["finish_reason"] == "tool_calls"
+        )
+    talk.more = sent_back(api, body, {"call_1": "High.", "call_2": "Low."})
+    answered = await talk.post()
+    assert text_of(api, answered, streams=streams) == "At noon."
+    talk.more += sent_back(api, whole(api, answered, streams=streams), {})
+    talk.more = [one for one in talk.more if one.get("content") != []]
+    talk.more.append({"role": "user", "content": "Sure?"})
+    assert text_of(api, await talk.post(), streams=streams) == "Yes."
+    sent = [[block.data for block in request.blocks if block.segment != "reminder"] for request in model.requests]
+    for before, after in pairwise(sent):
+        assert after[: len(before)] == before
+    assert sent[3].count(sent[3][-1]) == 1
+    [line] = (await app.store.lines.lines(LOCAL_OWNER, ALL)).data
+    assert (line.turns, line.requests) == (3, 4)
+
+
+@APIS
+async def test_calls_and_results_of_an_unknown_history_are_there_too(
+    client: ServerClient, model: ScriptedModel, api: str
+) -> None:
+    model.then(calling(LOOK), saying("At noon."), saying("Also at noon."))
+    talk = speaks(client, api, fields={"tools": [tool_of(api, "look")]})
+    talk.history.append(("user", "When?"))
+    body = (await talk.post()).json()
+    talk.history[0] = ("user", "When, in another history?")
+    talk.more = sent_back(api, body, {"call_1": "High."})
+    assert text_of(api, await talk.post(), streams=False) == "At noon."
+    sent = encode_text(model.body(model.requests[1]))
+    assert ("in another history" in sent, "High." in sent, sent.count('"call_1"')) == (True, True, 2)
+    assert len({block.data for block in model.requests[1].blocks}) == len(model.requests[1].blocks)
+
+
+# Conversations that a client names
+
+
+@pytest.mark.parametrize("api", ["messages", "chat"])
+@pytest.mark.parametrize("name", ["agent:Pilot", "scripted"])
+async def test_a_header_names_the_conversation_and_only_what_is_new_counts(
+    app: App, client: ServerClient, model: ScriptedModel, api: str, name: str
+) -> None:
+    model.then(saying("At noon."), saying("At one."), calling(LOOK), saying("At two."))
+    talk = speaks(client, api, model=name, headers={"x-conversation-id": "new"})
+    talk.history = [("user", "This is old."), ("assistant", "Yes."), ("user", "When?")]
+    first = await talk.post()
+    conversation = first.headers["x-conversation-id"]
+    talk.headers = {"x-conversation-id": conversation}
+    talk.history = [("user", "And then?")]
+    assert text_of(api, await talk.post(), streams=False) == "At one."
+    talk.fields = {"tools": [tool_of(api, "look")]}
+    body = (await talk.post()).json()
+    talk.history, talk.more = [], sent_back(api, body, {"call_1": "High."})[1:]
+    assert text_of(api, await talk.post(), streams=False) == "At two."
+    path = await app.store.turns.path(LOCAL_OWNER, conversation)
+    assert [turn.user.text for turn in path] == ["When?", "And then?", "And then?"]
+    sent = encode_text(model.body(model.requests[3]))
+    assert ("This is old." in sent, "You know tides." in sent) == (False, name == "agent:Pilot")
+    assert [one.id for one in (await app.store.conversations.conversations(LOCAL_OWNER, ALL)).data] == [conversation]
+
+
+async def test_a_conversation_that_is_busy_or_not_there_is_told_in_the_words_of_the_api(
+    client: ServerClient, model: ScriptedModel
+) -> None:
+    gate = Gate()
+    model.then([gate, *saying("At noon.")])
+    conversation = await client.conversation()
+    talk = speaks(client, "chat", model="scripted", headers={"x-conversation-id": conversation})
+    talk.history.append(("user", "When?"))
+    asking = asyncio.create_task(talk.post())
+    await gate.reached.wait()
+    assert (await talk.post()).status_code == 409
+    gate.opened.set()
+    assert (await asking).status_code == 200
+    talk.headers = {"x-conversation-id": "conv_no"}
+    assert (await talk.post()).status_code == 404
+
+
+async def test_an_agent_goes_on_from_a_stored_response(openai_sdk: openai.AsyncOpenAI, model: ScriptedModel) -> None:
+    model.then(saying("At noon."), saying("At one."), saying("At two."))
+    first = await openai_sdk.responses.create(model="agent:Pilot", input="When?")
+    second = await openai_sdk.responses.create(model="agent:Pilot", input="Sure?", previous_response_id=first.id)
+    assert second.output_text == "At one."
+    assert "At noon." in encode_text(model.body(model.requests[1]))
+    with pytest.raises(openai.BadRequestError) as refused:
+        await openai_sdk.responses.create(model="agent:Pilot", input="Sure?", previous_response_id="resp_no")
+    assert refused.value.code == "previous_response_not_found"
 
 
 @APIS

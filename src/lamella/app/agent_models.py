@@ -20,13 +20,14 @@ from lamella.chat import Chat, OutgoingMessage
 from lamella.chat.mailbox import in_progress
 from lamella.chat.message import AT_ONCE, Message
 from lamella.core.access import Identity
-from lamella.core.agents import Agent, DynamicBlock
+from lamella.core.agents import Agent
 from lamella.core.clock import Clock
 from lamella.core.counting import count_tokens
 from lamella.core.errors import HeadMoved, InvalidRequest, LamellaError, NotFound, TurnInProgress
 from lamella.core.ids import Ids
-from lamella.core.messages import AnswerPart, Image, Step, StopReason, Text, ToolCall, ToolResult
+from lamella.core.messages import AnswerPart, Image, Step, StopReason, Text, ToolCall, ToolResult, ToolSpec
 from lamella.core.records import (
+    UNCHANGED,
     AnswerPlace,
     Caller,
     Choices,
@@ -36,7 +37,7 @@ from lamella.core.records import (
     NewTurn,
     PageQuery,
     Place,
-    TurnRecord,
+    Unchanged,
 )
 from lamella.gateway.histories import ClientHistory, ToldStep, ToldTurn
 from lamella.gateway.matching import title_of_message
@@ -46,14 +47,8 @@ from lamella.storage import Store
 PREFIX = "agent:"
 """The beginning of a model's name that is an agent's."""
 
-INSTRUCTED = "the instructions of the client"
-"""The reason of a block of dynamic context that holds a client's system prompt."""
-
 PICTURE_ONLY = "(See the picture.)"
 """The text of a message that has pictures alone."""
-
-NO_RESULT = "No result came."
-"""Stands for the result of a call that a client's history leaves open."""
 
 AGAIN_WITHIN = timedelta(minutes=10)
 """A history without an answer that comes again within this time is the same request once more."""
@@ -99,32 +94,38 @@ def found_agent(agents: Sequence[Agent], model: str) -> Agent:
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """A request of a client to an agent. `instructions` are its system prompt. `client` is its program, `session` the
-    id by which it names its work, `dialect` the API that it speaks.
+    """A request of a client. `agent` None: `model` answers, in a conversation that the client names.
+
+    `instructions` are its system prompt, `tools` its own. `client` is its program, `session` the id by which it names
+    its work, `dialect` the API that it speaks.
     """
 
-    agent: Agent
+    agent: Agent | None
     history: ClientHistory
     instructions: str
     dialect: str
     client: str
     session: str | None = None
     choices: Choices = field(default_factory=Choices)
+    tools: tuple[ToolSpec, ...] = ()
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BegunAnswer:
-    """An answer that was begun: its turn."""
+    """An answer that was begun: its turn. `agent`: that of a history, which is found again."""
 
     request: AgentRequest
     conversation_id: str
     turn_id: str
+    agent: Agent | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """Where an answer begins: a place, the turns to store after it, and the message."""
+    """Where an agent's answer begins: a place, the turns to store after it, and the message."""
 
+    agent: Agent
     conversation_id: str
     place: Place
     imported: tuple[ToldTurn, ...]
@@ -151,41 +152,67 @@ class AgentModels:
         """The agent that a model's name means. Raises `NotFound`."""
         return found_agent(await self._agents(caller), model)
 
-    async def begin(self, identity: Identity, request: AgentRequest) -> BegunAnswer:
-        """Begin the answer to a history. Raises as `Sender.send` does, but never because a conversation is busy."""
-        known = await self._known(identity.caller, request)
+    async def begin(self, identity: Identity, agent: Agent, request: AgentRequest) -> BegunAnswer:
+        """Begin an agent's answer to a history.
+
+        Raises as `Sender.send` does, but never because a conversation is busy.
+        """
+        known = await self._known(identity.caller, agent, request)
         if known is not None:
             place, end = known
             imported, newest = _split(request.history.after(end))
-            start = _Start(place.conversation_id, place.place, imported, newest)
+            start = _Start(agent, place.conversation_id, place.place, imported, newest)
             try:
                 return await self._begin(identity, request, start)
             except (TurnInProgress, HeadMoved):
                 pass  # it answers another request: this one gets a conversation of its own
-        imported, newest = _split(request.history.after(0))
-        conversation_id = await self._conversation(identity.caller, request, (*imported, newest)[0].text)
+        start = await self._new(identity.caller, agent, request)
         try:
-            return await self._begin(identity, request, _Start(conversation_id, Place(), imported, newest))
+            return await self._begin(identity, request, start)
         except LamellaError:
-            await self.chat.delete(identity.caller, conversation_id)
+            await self.chat.delete(identity.caller, start.conversation_id)
             raise
 
-    async def count(self, identity: Identity, request: AgentRequest) -> int:
-        """The tokens of the request that the agent's model would get. What is stored for it is removed again."""
-        caller, known = identity.caller, await self._known(identity.caller, request)
-        if known is not None:
-            imported, newest = _split(request.history.after(known[1]))
-            if not imported:
-                with suppress(TurnInProgress):
-                    return await self._count(
-                        identity, request, _Start(known[0].conversation_id, known[0].place, (), newest)
-                    )
-        imported, newest = _split(request.history.after(0))
-        conversation_id = await self._conversation(caller, request, (*imported, newest)[0].text)
+    async def begin_in(
+        self, identity: Identity, request: AgentRequest, conversation_id: str | None, after: str | Unchanged = UNCHANGED
+    ) -> BegunAnswer:
+        """Begin the answer to the newest message, in a conversation that has those before it; None begins one.
+
+        `after` is the run that it follows. Raises as `Sender.send` does, and `TurnInProgress`.
+        """
+        ends = request.history.answers
+        newest = _split(request.history.after(ends[-1].end if ends else 0))[1]
+        caller, agent = identity.caller, request.agent
+        models = tuple(filter(None, (agent.model if agent is not None else request.model,)))
+        choices = replace(request.choices, agent_id=agent.id) if agent is not None else request.choices
+        message = replace(await self._message(caller, request, newest), models=models, choices=choices)
+        there = conversation_id
+        if there is None:
+            asked = NewConversation(model=models[0] if models else None, agent_id=agent.id if agent else None)
+            there = (await self.conversations.create(caller, asked)).id
         try:
-            return await self._count(identity, request, _Start(conversation_id, Place(), imported, newest))
+            turn_id = await self._sent(identity, there, replace(message, parent_message_id=after))
+        except LamellaError:
+            if conversation_id is None:
+                await self.chat.delete(caller, there)
+            raise
+        return BegunAnswer(request, there, turn_id)
+
+    async def count(self, identity: Identity, agent: Agent, request: AgentRequest) -> int:
+        """The tokens of the request that the agent's model would get. What is stored for it is removed again."""
+        known = await self._known(identity.caller, agent, request)
+        if known is not None:
+            place, end = known
+            imported, newest = _split(request.history.after(end))
+            if not imported:
+                start = _Start(agent, place.conversation_id, place.place, (), newest)
+                with suppress(TurnInProgress):
+                    return await self._count(identity, request, start)
+        start = await self._new(identity.caller, agent, request)
+        try:
+            return await self._count(identity, request, start)
         finally:
-            await self.chat.delete(caller, conversation_id)
+            await self.chat.delete(identity.caller, start.conversation_id)
 
     async def _count(self, identity: Identity, request: AgentRequest, start: _Start) -> int:
         message = await self._placed(identity.caller, request, start)
@@ -193,12 +220,11 @@ class AgentModels:
             message = replace(message, text=f"/{message.text}")  # else it would be a command
         return (await self.chat.sender.preview(identity, start.conversation_id, message)).record.estimate
 
-    async def _known(self, caller: Caller, request: AgentRequest) -> tuple[AnswerPlace, int] | None:
+    async def _known(self, caller: Caller, agent: Agent, request: AgentRequest) -> tuple[AnswerPlace, int] | None:
         """The place of the newest answer that is known, and the number of messages up to it."""
         answers, opening = request.history.answers, request.history.opening
-        found = await self.store.histories.answers(
-            caller, request.agent.id, [answer.key for answer in answers] or [opening]
-        )
+        keys = [answer.key for answer in answers] or [opening]
+        found = await self.store.histories.answers(caller, agent.id, keys)
         for answer in reversed(answers):
             if answer.key in found:
                 return found[answer.key], answer.end
@@ -206,34 +232,44 @@ class AgentModels:
         is_again = place is not None and self.clock.now() - place.at < AGAIN_WITHIN
         return (place, 0) if place is not None and is_again else None
 
+    async def _new(self, caller: Caller, agent: Agent, request: AgentRequest) -> _Start:
+        """A new conversation, into which the whole history goes."""
+        imported, newest = _split(request.history.after(0))
+        conversation_id = await self._conversation(caller, agent, request, (*imported, newest)[0].text)
+        return _Start(agent, conversation_id, Place(), imported, newest)
+
     async def _begin(self, identity: Identity, request: AgentRequest, start: _Start) -> BegunAnswer:
-        caller = identity.caller
-        message = await self._placed(caller, request, start)
-        sent = OutgoingMessage(message, AT_ONCE, is_literal=True)
-        done = await self.chat.sender.send(identity, start.conversation_id, sent)
+        caller, there = identity.caller, start.conversation_id
+        turn_id = await self._sent(identity, there, await self._placed(caller, request, start))
+        if request.history.opening:
+            await self._keep(caller, start.agent, request.history.opening, there, Place())
+        return BegunAnswer(request, there, turn_id, start.agent)
+
+    async def _sent(self, identity: Identity, conversation_id: str, message: Message) -> str:
+        done = await self.chat.sender.send(
+            identity, conversation_id, OutgoingMessage(message, AT_ONCE, is_literal=True)
+        )
         if not isinstance(done, str):
             raise in_progress(None)
-        if request.history.opening:
-            await self._keep(caller, request, request.history.opening, start.conversation_id, Place())
-        return BegunAnswer(request, start.conversation_id, done)
+        return done
 
     async def _placed(self, caller: Caller, request: AgentRequest, start: _Start) -> Message:
         """The newest message after what was sent before it, which is stored if it is not known."""
-        place = start.place
+        agent, place = start.agent, start.place
         message = await self._message(caller, request, start.newest)
         if start.imported:
-            turns = [await self._imported(caller, request, start.conversation_id, one) for one in start.imported]
-            place = await self.store.histories.import_turns(caller, request.agent.id, place, turns, self.clock.now())
-        return replace(message, parent_message_id=place.run_id)
+            turns = [await self._imported(caller, start, told) for told in start.imported]
+            place = await self.store.histories.import_turns(caller, agent.id, place, turns, self.clock.now())
+        choices = replace(request.choices, agent_id=agent.id)
+        return replace(message, parent_message_id=place.run_id, models=(self._model(agent),), choices=choices)
 
     async def _message(self, caller: Caller, request: AgentRequest, newest: ToldTurn) -> Message:
-        blocks = (DynamicBlock(request.instructions, INSTRUCTED),) if request.instructions.strip() else ()
         return Message(
-            text=newest.text or PICTURE_ONLY,
+            text=newest.text or ("" if newest.results else PICTURE_ONLY),
             file_ids=await self._pictures(caller, newest.images),
-            models=(self._model(request.agent),),
-            blocks=blocks,
-            choices=replace(request.choices, agent_id=request.agent.id),
+            dynamic=(request.instructions,) if request.instructions.strip() else (),
+            tools=request.tools or None,
+            results=newest.results,
         )
 
     def _model(self, agent: Agent) -> str:
@@ -257,17 +293,17 @@ class AgentModels:
             found.append(file.id)
         return tuple(found)
 
-    async def _conversation(self, caller: Caller, request: AgentRequest, text: str) -> str:
+    async def _conversation(self, caller: Caller, agent: Agent, request: AgentRequest, text: str) -> str:
         """A new conversation, listed as the client's."""
-        title = " ".join(title_of_message(text).split())[:80] or request.agent.name
-        asked = NewConversation(title=title, model=self._model(request.agent), agent_id=request.agent.id)
+        title = " ".join(title_of_message(text).split())[:80] or agent.name
+        asked = NewConversation(title=title, model=self._model(agent), agent_id=agent.id)
         made = await self.conversations.create(caller, asked)
         line = Line(
             id=made.id,
             client=request.client,
             session=request.session,
             dialect=request.dialect,
-            label=PREFIX + request.agent.name,
+            label=PREFIX + agent.name,
             model=made.model,
             opening=0,
             keys=(),
@@ -283,25 +319,23 @@ class AgentModels:
         await self.store.lines.add_line(caller, line)
         return made.id
 
-    async def _imported(
-        self, caller: Caller, request: AgentRequest, conversation_id: str, told: ToldTurn
-    ) -> ImportedTurn:
+    async def _imported(self, caller: Caller, start: _Start, told: ToldTurn) -> ImportedTurn:
+        model = self._model(start.agent)
         turn = NewTurn(
             id=self.ids.new("turn"),
-            conversation_id=conversation_id,
+            conversation_id=start.conversation_id,
             user_message_id=self.ids.new("msg"),
-            runs=(NewRun(self.ids.new("run"), self._model(request.agent)),),
-            text=told.text or PICTURE_ONLY,
+            runs=(NewRun(self.ids.new("run"), model),),
+            text=told.text or ("" if told.results else PICTURE_ONLY),
             sent_at=self.clock.now(),
             timezone="UTC",
             tokens=count_tokens(told.text),
             file_ids=await self._pictures(caller, told.images),
+            results=told.results,
         )
-        steps = tuple(self._step(one, self._model(request.agent)) for one in told.steps)
-        return ImportedTurn(turn, steps, told.key)
+        return ImportedTurn(turn, tuple(self._step(one, model) for one in told.steps), told.key)
 
     def _step(self, told: ToldStep, model: str) -> Step:
-        left = tuple(ToolResult(call.id, call.name, NO_RESULT, is_error=True) for call in told.unanswered)
         calls = any(isinstance(part, ToolCall) for part in told.parts)
         return Step(
             id=self.ids.new("msg"),
@@ -309,23 +343,22 @@ class AgentModels:
             parts=told.parts,
             stop_reason=StopReason.TOOL_CALLS if calls else StopReason.END_TURN,
             made_after="",
-            tokens=sum(map(_tokens, told.parts)),
-            results=(*told.results, *left),
+            tokens=sum(map(_tokens, (*told.parts, *told.results))),
+            results=told.results,
         )
 
-    async def ended(self, caller: Caller, begun: BegunAnswer, seen: Sequence[AnswerPart]) -> TurnRecord:
+    async def ended(self, caller: Caller, begun: BegunAnswer, seen: Sequence[AnswerPart]) -> None:
         """Note an answer that has ended: the client's next request finds it by what it saw."""
+        if begun.agent is None:
+            return
         turn = await self.store.turns.turn(caller, begun.turn_id)
         key = begun.request.history.with_answer(seen)
         if key:
-            place = Place(turn.id, turn.run.id)
-            await self._keep(caller, begun.request, key, begun.conversation_id, place)
+            await self._keep(caller, begun.agent, key, begun.conversation_id, Place(turn.id, turn.run.id))
         await self.store.lines.add_turn(caller, turn)
-        return turn
 
-    async def _keep(self, caller: Caller, request: AgentRequest, key: str, conversation_id: str, place: Place) -> None:
-        now = self.clock.now()
-        await self.store.histories.keep_answer(caller, request.agent.id, key, conversation_id, place, now)
+    async def _keep(self, caller: Caller, agent: Agent, key: str, conversation_id: str, place: Place) -> None:
+        await self.store.histories.keep_answer(caller, agent.id, key, conversation_id, place, self.clock.now())
 
     async def _agents(self, caller: Caller) -> tuple[Agent, ...]:
         found: list[Agent] = []
@@ -347,12 +380,14 @@ def _split(turns: tuple[ToldTurn, ...]) -> tuple[tuple[ToldTurn, ...], ToldTurn]
     return turns[:-1], turns[-1]
 
 
-def _tokens(part: AnswerPart) -> int:
+def _tokens(part: AnswerPart | ToolResult) -> int:
     match part:
         case Text():
             return count_tokens(part.text)
         case ToolCall():
             return count_tokens(part.arguments) + count_tokens(part.name)
+        case ToolResult():
+            return count_tokens(part.content)
         case _:
             return 0
 

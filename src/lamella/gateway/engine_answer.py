@@ -17,8 +17,16 @@ from collections.abc import Iterator
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.errors import LamellaError, ServerStopping, error_of_fields
-from lamella.core.messages import AnswerPart, StopReason, Text
-from lamella.core.packets import AnyPacket, PartialPacket, RunFinished, TextPacket, TurnFinished, TurnStopped
+from lamella.core.messages import AnswerPart, StopReason, Text, ToolCall
+from lamella.core.packets import (
+    AnyPacket,
+    PartialPacket,
+    RunFinished,
+    TextPacket,
+    ToolHandedOut,
+    TurnFinished,
+    TurnStopped,
+)
 
 _PARTIAL = {"max_tokens": StopReason.MAX_TOKENS, "refusal": StopReason.REFUSAL, "step_limit": StopReason.MAX_TOKENS}
 BETWEEN_TEXTS = "\n\n"
@@ -40,6 +48,8 @@ class EngineAnswer:
         match packet:
             case TextPacket():
                 yield self._said(packet)
+            case ToolHandedOut():
+                yield from self._handed_out(packet)
             case PartialPacket():
                 self._stop = _PARTIAL[packet.reason]
             case RunFinished() if packet.error is not None:
@@ -64,3 +74,10 @@ class EngineAnswer:
         else:
             self.seen.append(Text(text))
         return deltas.TextDelta(len(self.seen) - 1, text)
+
+    def _handed_out(self, packet: ToolHandedOut) -> Iterator[Delta]:
+        block = len(self.seen)
+        self.seen.append(ToolCall(packet.call_id, packet.name, packet.arguments))
+        self._stop = StopReason.TOOL_CALLS
+        yield deltas.ToolCallOpened(block, packet.call_id, packet.name)
+        yield deltas.ToolArgsDelta(block, packet.arguments)

@@ -44,12 +44,6 @@ class ToldStep:
     parts: tuple[AnswerPart, ...]
     results: tuple[ToolResult, ...] = ()
 
-    @property
-    def unanswered(self) -> tuple[ToolCall, ...]:
-        """The calls without a result."""
-        answered = {result.call_id for result in self.results}
-        return tuple(part for part in self.parts if isinstance(part, ToolCall) and part.id not in answered)
-
 
 @dataclass(frozen=True, slots=True)
 class ToldTurn:

@@ -1,4 +1,7 @@
-"""Answers of agents, in the API of their client: `model: "agent:NAME"` at Chat Completions, Messages and Responses.
+"""Answers of the engine in the API of their client: Chat Completions, Messages or Responses.
+
+A client names an agent as its model (`agent:NAME`) and sends its whole history, or names a conversation in the header
+`X-Conversation-Id` and sends what is new; `new` begins one.
 
 The answer begins with its first text, so that a request that fails before it has the status of its error. A client
 that leaves stops its turn: nobody would read the rest, and it costs.
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -18,10 +22,10 @@ from starlette.types import Send
 from lamella.app.agent_models import PREFIX, AgentRequest, BegunAnswer
 from lamella.app.app import App
 from lamella.core.access import Identity
-from lamella.core.errors import InvalidRequest, LamellaError, ProviderError
-from lamella.core.json import Json, decode_object, encode
+from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ProviderError
+from lamella.core.json import Json, decode_object, encode, encode_text
 from lamella.core.models import effort_named
-from lamella.core.records import Choices
+from lamella.core.records import UNCHANGED, AnswerChoices, Choices, Unchanged
 from lamella.gateway.answer_blocks import AnswerWriter
 from lamella.gateway.canonical import ClientRequest
 from lamella.gateway.client_settings import refused
@@ -35,8 +39,11 @@ from lamella.gateway.writing import writer
 from lamella.server.routing import JSON
 from lamella.server.sse import EVENT_STREAM, HEADERS, STILL_THERE
 
-CONVERSATION_HEADER = "x-conversation-id"
-"""The conversation of an answer."""
+CONVERSATION_HEADER, NEW, CONVERSATION = "x-conversation-id", "new", "conv_"
+"""The header that names the conversation of a request and of an answer; the word that begins one; how ids begin."""
+
+PLACES = frozenset({"conversation", "previous_response_id"})
+"""The fields of a Responses body that name a place."""
 
 SAYS_NOTHING = frozenset(
     {
@@ -68,22 +75,41 @@ def is_agent(model: object) -> bool:
 def choices_of(asked: ClientRequest, body: Mapping[str, Json]) -> Choices:
     """How a request is to be answered. Raises `InvalidRequest` for a field that can't be followed."""
     settings = asked.settings
-    cant = {
-        "temperature": settings.temperature not in (None, 1),
-        "top_p": settings.top_p not in (None, 1),
-        "stop": bool(settings.stop),
-        "tool_choice": settings.tool_choice != "auto",
-        "tools": bool(asked.tools),
-        "response_format": settings.answer_format is not None,
-        "verbosity": settings.verbosity not in ("", "medium"),
-    }
-    for name in (name for name, is_set in cant.items() if is_set):
-        raise refused(name, "an agent answers as it is set up")
+    if settings.stop:
+        raise refused("stop", "an answer can't be ended by a text")
+    if settings.verbosity not in ("", "medium"):
+        raise refused("verbosity", "an agent answers as it is set up")
+    if settings.answer_format is not None and "schema" not in settings.answer_format:
+        raise refused("response_format", "an answer can't be made a JSON object", "Send a JSON schema.")
     for name in (change.partition(":")[0] for change in asked.changes):
         if name in body and name not in SAYS_NOTHING and body[name] not in AS_EVER.get(name, ()):
             raise refused(name, "an agent can't follow this field")
     effort = settings.effort
-    return Choices(thinking_effort=effort_named(EFFORTS.get(effort, effort)) if effort is not None else None)
+    return Choices(
+        thinking_effort=effort_named(EFFORTS.get(effort, effort)) if effort is not None else None,
+        answer=AnswerChoices(
+            max_output=settings.max_output,
+            tool_choice=f"function {settings.tool}" if settings.tool else settings.tool_choice,
+            parallel_calls=settings.parallel_calls,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            schema=encode_text(settings.answer_format) if settings.answer_format is not None else "",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Where a client wants its answer: in a conversation, None for a new one, after a run of it."""
+
+    conversation_id: str | None
+    after: str | Unchanged = UNCHANGED
+
+
+def is_placed(request: Request) -> bool:
+    """Whether a header names the conversation of a request. Other values of it are a client's own."""
+    header = request.headers.get(CONVERSATION_HEADER, "")
+    return header == NEW or header.startswith(CONVERSATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +148,10 @@ class AgentDoor:
     async def count(self, body: bytes) -> None:
         """Tell how many tokens the request of a body would have."""
         try:
-            _, asked = await self._asked(body)
-            tokens = await self._app.agents.count(self._identity, asked)
+            _, asked, _ = await self._asked(body)
+            if asked.agent is None:
+                raise refused("model", "only a request to an agent is counted here", "Name an agent.")
+            tokens = await self._app.agents.count(self._identity, asked.agent, asked)
         except LamellaError as error:
             await self.sent.refuse(self.dialect, error)
             return
@@ -131,26 +159,58 @@ class AgentDoor:
         await self.sent.start(200, {"content-type": JSON})
         await self.sent.end(encode({**kind, "input_tokens": tokens}))
 
-    async def _asked(self, body: bytes) -> tuple[ClientRequest, AgentRequest]:
+    async def _asked(self, body: bytes) -> tuple[ClientRequest, AgentRequest, _Named | None]:
         try:
             fields = decode_object(body)
-            read = read_request(self.dialect, fields, tags_system=False)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidRequest(f"The body can't be read: {error}.", hint="Send one JSON object.") from None
-        agent = await self._app.agents.find(self._identity.caller, read.model)
-        return read, AgentRequest(
-            agent=agent,
-            history=read_history(read.messages),
-            instructions="\n\n".join(read.instructions),
-            dialect=self.dialect,
-            client=client_of(self.request.headers.get("user-agent", "")),
-            session=session_of(self.request.headers, fields),
-            choices=choices_of(read, fields),
+        named = await self._named(fields)
+        read = read_request(self.dialect, {k: v for k, v in fields.items() if k not in PLACES}, tags_system=False)
+        agents, caller = self._app.agents, self._identity.caller
+        agent = await agents.find(caller, read.model) if is_agent(read.model) else None
+        return (
+            read,
+            AgentRequest(
+                agent=agent,
+                history=read_history(read.messages),
+                instructions="\n\n".join(read.instructions),
+                dialect=self.dialect,
+                client=client_of(self.request.headers.get("user-agent", "")),
+                session=session_of(self.request.headers, fields),
+                choices=choices_of(read, fields),
+                tools=read.tools,
+                model=read.model,
+            ),
+            named,
         )
 
+    async def _named(self, fields: Mapping[str, Json]) -> _Named | None:
+        """Where the answer belongs; None for one to a whole history. Raises `NotFound`."""
+        previous, conversation = fields.get("previous_response_id"), fields.get("conversation")
+        if isinstance(previous, str) and previous:
+            with suppress(NotFound):
+                turn_id = f"turn_{previous.removeprefix('resp_')}"
+                turn = await self._app.store.turns.turn(self._identity.caller, turn_id)
+                return _Named(turn.conversation_id, turn.run.id)
+            raise NotFound(f"Previous response with id '{previous[:80]}' not found.", param="previous_response_id")
+        if isinstance(conversation, Mapping):
+            conversation = conversation.get("id")
+        header = self.request.headers.get(CONVERSATION_HEADER, "")
+        if isinstance(conversation, str) or header.startswith(CONVERSATION):
+            return _Named(conversation if isinstance(conversation, str) else header)
+        return _Named(None) if header == NEW else None
+
+    async def _begin(self, asked: AgentRequest, named: _Named | None) -> BegunAnswer:
+        agents = self._app.agents
+        if named is not None:
+            return await agents.begin_in(self._identity, asked, named.conversation_id, named.after)
+        if asked.agent is None:
+            raise NotFound(f"There is no agent “{asked.model[:80]}”.", param="model")
+        return await agents.begin(self._identity, asked.agent, asked)
+
     async def _answer(self, body: bytes) -> None:
-        read, asked = await self._asked(body)
-        beginning = asyncio.ensure_future(self._app.agents.begin(self._identity, asked))
+        read, asked, named = await self._asked(body)
+        beginning = asyncio.ensure_future(self._begin(asked, named))
         try:
             begun = await asyncio.shield(beginning)
         except asyncio.CancelledError:

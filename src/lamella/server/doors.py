@@ -24,7 +24,7 @@ from lamella.core.json import Json
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.errors import ANTHROPIC_HEADER, error_body
 from lamella.gateway.relay import Gateway, Sent, fields_of, read_body
-from lamella.server.agent_door import answered, counted, is_agent
+from lamella.server.agent_door import answered, counted, is_agent, is_placed
 from lamella.server.routes import responses
 from lamella.server.routes.responses import CONVERSATION_HEADER, RESPONSE, TURN
 
@@ -61,7 +61,8 @@ class Door:
         try:
             body = await read_body(request)
             fields = fields_of(body)
-            engine = self._engine
+            by_agent = is_agent(fields.get("model"))
+            engine = None if by_agent else self._engine
             if engine is not None and not await _is_ours(request, fields, scope["state"]["lamella"]):
                 engine = None
         except ClientDisconnect:
@@ -73,7 +74,7 @@ class Door:
             _, child = engine.matches(scope)
             scope.update(child)
             await engine.handle(scope, _again(body, receive), send)
-        elif is_agent(fields.get("model")):
+        elif by_agent or (self._by_agent is answered and self._engine is None and is_placed(request)):
             await self._by_agent(request, self._dialect, body, send)
         else:
             await self._gateway(scope, _again(body, receive), send)
