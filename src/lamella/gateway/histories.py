@@ -60,16 +60,21 @@ class ToldTurn:
 
 @dataclass(frozen=True, slots=True)
 class ClientHistory:
-    """A history with the keys of its answers. `opening` is the key of all its messages if it has no answer."""
+    """A history with the keys of its answers. `tip` is the key of all its messages."""
 
     messages: tuple[PromptMessage, ...]
     answers: tuple[AnswerEnd, ...]
-    opening: str
+    tip: str
+
+    @property
+    def opening(self) -> str:
+        """The key of a history without an answer; "" for one that has some."""
+        return "" if self.answers else self.tip
 
     def with_answer(self, parts: Sequence[Part]) -> str:
         """The key of the history with an answer of these parts; "" if they say nothing."""
-        after = read_history((*self.messages, PromptMessage("assistant", tuple(parts))))
-        return after.answers[-1].key if after.answers and after.answers[-1].end == len(after.messages) else ""
+        answer = PromptMessage("assistant", tuple(parts))
+        return _key(self.tip, "assistant", (answer,)) if _says(answer) else ""
 
     def after(self, end: int) -> tuple[ToldTurn, ...]:
         """The turns after so many messages. The last is to be answered: it has no steps, unless the history ends with
@@ -95,10 +100,14 @@ def read_history(messages: Sequence[PromptMessage]) -> ClientHistory:
     told = [(number, message) for number, message in said if _says(message)]
     for role, run in groupby(told, key=lambda pair: pair[1].role):
         numbers, those = zip(*run, strict=True)
-        key = digest(key.encode(), role.encode(), encode_sorted(_meaning(those)).encode())
+        key = _key(key, role, those)
         if role == "assistant":
             answers.append(AnswerEnd(numbers[-1], key))
-    return ClientHistory(tuple(messages), tuple(answers), "" if answers else key)
+    return ClientHistory(tuple(messages), tuple(answers), key)
+
+
+def _key(before: str, role: str, messages: Sequence[PromptMessage]) -> str:
+    return digest(before.encode(), role.encode(), encode_sorted(_meaning(messages)).encode())
 
 
 def _says(message: PromptMessage) -> bool:
