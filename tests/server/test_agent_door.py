@@ -48,7 +48,7 @@ ALL = PageQuery(100, None, "asc")
 @pytest.fixture
 async def scripted(model: ScriptedModel, tmp_path: Path, anyio_backend: str) -> AsyncIterator[tuple[App, ServerClient]]:
     settings = read_settings(data=tmp_path)
-    async with served(settings, models=ScriptedModels(model), more_tools=(WebSearch(),), silence=0.2) as opened:
+    async with served(settings, models=ScriptedModels(model), more_tools=(WebSearch(),)) as opened:
         await opened[1].post("/agents", {"name": "Pilot", "prompt": "You know tides."})
         yield opened
 
@@ -340,15 +340,17 @@ async def test_a_client_that_leaves_stops_its_turn(
 
 
 @APIS
-async def test_a_long_silence_is_broken_by_comments(client: ServerClient, model: ScriptedModel, api: str) -> None:
+async def test_a_long_silence_is_broken_by_comments(model: ScriptedModel, tmp_path: Path, api: str) -> None:
     gate = Gate()
     model.then([gate, *saying("At noon.")])
-    talk = speaks(client, api, streams=True)
-    asking = asyncio.create_task(talk.ask("When?"))
-    await gate.reached.wait()
-    await asyncio.sleep(0.5)
-    gate.opened.set()
-    assert await asking == "At noon."
+    async with served(read_settings(data=tmp_path), models=ScriptedModels(model), silence=0.2) as (_, client):
+        await client.post("/agents", {"name": "Pilot", "prompt": "You know tides."})
+        talk = speaks(client, api, streams=True)
+        asking = asyncio.create_task(talk.ask("When?"))
+        await gate.reached.wait()
+        await asyncio.sleep(0.5)
+        gate.opened.set()
+        assert await asking == "At noon."
     assert talk.raw.startswith(b": still there\n\n")
 
 
