@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lamella.app.providers import Providers
 from lamella.app.upstreams import UpstreamRow, Upstreams, read_upstreams
 from lamella.core.errors import ConfigurationError, NotFound
 from lamella.gateway.dialects import Dialect
@@ -103,3 +104,81 @@ async def test_a_request_goes_on_under_the_name_of_the_upstream(tmp_path: Path) 
         [got] = upstream.got
         assert got.body == b'{"z":1,"model":"own-x","messages":[]}'
         assert got.headers["authorization"] == "Bearer sk-9"
+
+
+# Across dialects
+
+
+async def spoken_to(tmp_path: Path, dialect: Dialect, model: str, **keys: str) -> tuple[Dialect, str]:
+    """The dialect and the path of a request, of a server whose providers have these keys and addresses."""
+    settings = read_settings(data=tmp_path / "data", **keys)
+    table = ModelTable.shipped()
+    upstreams = Upstreams((), Providers(settings, table), table, 1.0)
+    route = await upstreams.find(dialect, model)
+    return route.dialect, f"{route.connection.base_url}{route.path}"
+
+
+ANTHROPIC: dict[str, str] = {"anthropic_api_key": "sk-a"}
+OPENAI: dict[str, str] = {"openai_api_key": "sk-o"}
+HOME: dict[str, str] = {"openai_base_url": "http://home.example/v1"}
+MESSAGES = (Dialect.MESSAGES, "https://api.anthropic.com/v1/messages")
+RESPONSES = (Dialect.RESPONSES, "https://api.openai.com/v1/responses")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "model", "keys", "goes_to"),
+    [
+        (Dialect.CHAT, "claude-opus-5-5", ANTHROPIC, MESSAGES),
+        (Dialect.RESPONSES, "claude-opus-5-5", ANTHROPIC | OPENAI, MESSAGES),
+        (Dialect.MESSAGES, "gpt-6.1-terra", OPENAI, RESPONSES),
+        (Dialect.MESSAGES, "gpt-6.1-terra", ANTHROPIC | OPENAI, RESPONSES),
+        (Dialect.MESSAGES, "gpt-6.1-terra", HOME, (Dialect.CHAT, "http://home.example/v1/chat/completions")),
+        (Dialect.MESSAGES, "qwen3", HOME, (Dialect.CHAT, "http://home.example/v1/chat/completions")),
+        (Dialect.MESSAGES, "qwen3", HOME | ANTHROPIC, MESSAGES),
+        (Dialect.CHAT, "qwen3", HOME | ANTHROPIC, (Dialect.CHAT, "http://home.example/v1/chat/completions")),
+        (Dialect.MESSAGES, "claude-opus-5-5", ANTHROPIC | OPENAI, MESSAGES),
+        (Dialect.RESPONSES, "gpt-6.1-terra", ANTHROPIC | OPENAI, RESPONSES),
+    ],
+)
+async def test_a_model_of_another_vendor_goes_to_its_own(
+    tmp_path: Path, dialect: Dialect, model: str, keys: dict[str, str], goes_to: tuple[Dialect, str]
+) -> None:
+    assert await spoken_to(tmp_path, dialect, model, **keys) == goes_to
+
+
+@pytest.mark.parametrize(
+    ("dialect", "model", "keys"),
+    [
+        (Dialect.MESSAGES, "claude-opus-5-5", OPENAI),
+        (Dialect.CHAT, "gpt-6.1-terra", ANTHROPIC),
+        (Dialect.EMBEDDINGS, "claude-opus-5-5", ANTHROPIC),
+    ],
+)
+async def test_a_model_whose_vendor_has_no_key_is_not_found(
+    tmp_path: Path, dialect: Dialect, model: str, keys: dict[str, str]
+) -> None:
+    with pytest.raises(NotFound, match="No upstream"):
+        await spoken_to(tmp_path, dialect, model, **keys)
+
+
+async def test_an_upstream_of_the_file_gets_other_dialects_for_the_models_that_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "upstreams.toml"
+    path.write_text(
+        '[[upstream]]\nname = "any"\nurl = "https://a.example"\ndialects = ["messages"]\n'
+        '[[upstream]]\nname = "home"\nurl = "https://b.example/v1"\ndialects = ["embeddings", "chat", "responses"]\n'
+        'models = ["qwen*"]\naliases = { "claude-haiku-*" = "qwen3" }\n'
+    )
+    upstreams = Upstreams(read_upstreams(path, {}), None, ModelTable.shipped(), 1.0)
+    own = await upstreams.find(Dialect.RESPONSES, "qwen3")
+    assert (own.dialect, own.path) == (Dialect.RESPONSES, "/responses")
+    own = await upstreams.find(Dialect.MESSAGES, "claude-haiku-4-5")
+    assert (own.dialect, own.model) == (Dialect.MESSAGES, "claude-haiku-4-5"), "its own dialect comes first"
+    for dialect in (Dialect.CHAT, Dialect.EMBEDDINGS):
+        with pytest.raises(NotFound):
+            await upstreams.find(dialect, "claude-opus-5-5")
+    path.write_text(path.read_text().replace('dialects = ["messages"]', 'dialects = ["messages"]\nmodels = ["opus*"]'))
+    upstreams = Upstreams(read_upstreams(path, {}), None, ModelTable.shipped(), 1.0)
+    other = await upstreams.find(Dialect.MESSAGES, "claude-haiku-4-5")
+    assert (other.dialect, other.model, other.path) == (Dialect.CHAT, "qwen3", "/chat/completions")
+    other = await upstreams.find(Dialect.CHAT, "opus-9")
+    assert (other.dialect, other.path) == (Dialect.MESSAGES, "/v1/messages")
