@@ -15,6 +15,7 @@ class Got:
     path: str
     headers: dict[str, str]
     body: bytes
+    method: str = ""
 
 
 @dataclass
@@ -46,7 +47,7 @@ class UpstreamServer:
                 headers = dict(line.split(": ", 1) for line in head[1:] if ": " in line)
                 headers = {name.lower(): value for name, value in headers.items()}
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
-                self.got.append(Got(head[0].split()[1], headers, body))
+                self.got.append(Got(head[0].split()[1], headers, body, head[0].split()[0]))
                 await self._reply(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             self.closed.set()

@@ -143,12 +143,15 @@ KEYS_FORGOTTEN_EVERY = 3_600.0
 
 
 async def forget_expired_keys(store: Store, clock: Clock, every: float = KEYS_FORGOTTEN_EVERY) -> None:
-    """Remove expired keys every `every` seconds, until cancelled; failures are retried with the next run."""
+    """Remove expired keys, and ids of upstreams' responses, every `every` seconds until cancelled; failures are retried
+    with the next run.
+    """
     while True:
         try:
             await store.keys.forget_expired_keys(clock.now())
+            await store.responses.forget_forwarded(clock.now())
         except StoreFailed as error:
-            log.warning("expired Idempotency-Keys are not removed", error=error.message)
+            log.warning("expired Idempotency-Keys and response ids are not removed", error=error.message)
         await asyncio.sleep(every)
 
 
@@ -342,6 +345,7 @@ async def _gateway(
     recorder = await stack.enter_async_context(recording(store, ledger, clock, ids))
     return GatewayParts(
         upstreams.find,
+        upstreams.issuer,
         recorder,
         clock,
         upstreams.names(),

@@ -131,6 +131,11 @@ class _Target:
     dialect: Dialect
 
 
+def _target(row: UpstreamRow, model: str, dialect: Dialect) -> _Target:
+    account = f"{row.url}#{blake2b(row.key.encode(), digest_size=8).hexdigest()}"
+    return _Target(row.name, row.url, row.key or "no-key", account, model, dialect)
+
+
 class Upstreams:
     """The upstreams of a deployment: those of its file, else its providers. Without any, the demonstration answers
     every name in every dialect. `timeout` is in seconds of silence.
@@ -148,6 +153,27 @@ class Upstreams:
     async def find(self, dialect: Dialect, model: str) -> Route:
         """Where requests to this model go; the route's dialect is another if they are translated. Raises `NotFound`."""
         target = self._of_file(dialect, model) if self._rows else await self._of_providers(dialect, model)
+        return self._route(target)
+
+    async def issuer(self, account: str | None) -> Route:
+        """Where the responses are that the upstream of this account keeps; without an account those of the only
+        upstream that speaks Responses. Raises `NotFound`.
+        """
+        if self._rows:
+            rows = [row for row in self._rows if Dialect.RESPONSES in row.spoken]
+            targets = {target.account: target for target in (_target(row, "", Dialect.RESPONSES) for row in rows)}
+        elif self._providers is not None and not self._providers.is_demonstration:
+            target = await self._of_providers(Dialect.RESPONSES, "")
+            targets = {target.account: target}
+        else:
+            targets = {}
+        if account is None and len(targets) == 1:
+            [account] = targets
+        if account is None or account not in targets:
+            raise NotFound("No upstream of this server is known to keep this response.")
+        return self._route(targets[account])
+
+    def _route(self, target: _Target) -> Route:
         dialect = target.dialect
         facts = replace(self._table.facts(target.model, _PROVIDERS[dialect]), name=target.model)
         if target.url not in self._connections:
@@ -161,8 +187,7 @@ class Upstreams:
         for row, spoken in (*own, *others):
             name = row.named(model, explicitly=spoken is not dialect)
             if name is not None and spoken is not None:
-                account = f"{row.url}#{blake2b(row.key.encode(), digest_size=8).hexdigest()}"
-                return _Target(row.name, row.url, row.key or "no-key", account, name, spoken)
+                return _target(row, name, spoken)
         raise NotFound(
             f"No upstream of this server has the model “{model[:80]}” in this API.",
             hint=f"The operator adds it to the file that {SETTING} names.",

@@ -68,6 +68,10 @@ class Exchange:
     """The markers that were added here."""
     hides_usage: bool = False
     """The usage of the stream was asked for here, and is not for the caller."""
+    is_kept: bool = False
+    """The upstream keeps the response."""
+    response_id: str | None = None
+    """The id of a response that the upstream keeps."""
     status: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
     answer: list[bytes] = field(default_factory=list)

@@ -32,6 +32,7 @@ from lamella.gateway.additions import wanted_markers, with_markers
 from lamella.gateway.answers import read_answer
 from lamella.gateway.dialects import Dialect, rough_tokens_of
 from lamella.gateway.exchange import BlockWeights, Exchange, Recorded, window_of_exchange
+from lamella.gateway.issued import IssuedResponses
 from lamella.gateway.loops import AnsweredRequest, LoopWatch, told
 from lamella.gateway.matching import Match, Relation, match, title_of_message
 from lamella.gateway.observed import Observation, keys_of, step_of_answer, text_of_answer, usage_of_answer
@@ -76,6 +77,8 @@ class LineRecorder:
         self._bytes = 0
         self._working: asyncio.Task[None] | None = None
         self._loops = LoopWatch()
+        self.issued = IssuedResponses(store)
+        """Which upstream keeps a response."""
         self.dropped = 0
         """Exchanges without a record, because too many waited."""
 
@@ -161,6 +164,7 @@ class LineRecorder:
                 self._queue.task_done()
 
     async def _record(self, exchange: Exchange) -> None:
+        await self.issued.keep(exchange)
         window = await asyncio.to_thread(window_of_exchange, exchange, self._weights)
         since = exchange.at - (SESSIONS_LAST if exchange.session else GOES_ON_FOR)
         lines = await self._store.lines.candidates(exchange.caller, window.keys, exchange.session, since)

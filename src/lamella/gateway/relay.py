@@ -40,6 +40,7 @@ from lamella.gateway.additions import UsageFilter, asks_for_usage, with_usage
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.errors import error_body, error_event, status_of
 from lamella.gateway.exchange import Exchange, Route
+from lamella.gateway.issued import IssuedResponses
 from lamella.gateway.loops import SILENCE
 from lamella.gateway.matching import client_of, session_of
 from lamella.gateway.recorder import LONG_BYTES, LineRecorder
@@ -114,6 +115,8 @@ class Gateway:
         if route.dialect is not self._dialect:
             made.translation = await self._translated(body, model, route)
             made.body = made.translation.body
+        made.is_kept = self._records and route.dialect is self._dialect is Dialect.RESPONSES
+        made.is_kept = made.is_kept and fields.get("store") is not False
         if self._records and parts.refuses_loops:
             await parts.recorder.refuse_loops(made)
         asks = self._records and parts.asks_for_usage and made.translation is None
@@ -136,7 +139,7 @@ class Gateway:
 
     async def _relay(self, request: Request, exchange: Exchange, parts: GatewayParts, sent: Sent) -> None:
         """Relay the answer until it is whole, or until the client leaves: then the upstream is closed at once."""
-        relaying = asyncio.ensure_future(self._pass(request, exchange, sent))
+        relaying = asyncio.ensure_future(self._pass(request, exchange, sent, parts.recorder.issued))
         leaving = asyncio.ensure_future(cancel_on_leaving(request, relaying))
         try:
             await relaying
@@ -153,22 +156,24 @@ class Gateway:
             if self._records:
                 parts.recorder.take(exchange)
 
-    async def _pass(self, request: Request, exchange: Exchange, sent: Sent) -> None:
+    async def _pass(self, request: Request, exchange: Exchange, sent: Sent, issued: IssuedResponses) -> None:
         route = exchange.route
         if exchange.translation is not None:
             await (self._count if self._path else self._cross)(exchange, exchange.translation, sent)
             return
         query = request.scope.get("query_string", b"").decode("latin-1")
         path = f"{route.path}{self._path}" + (f"?{query}" if query else "")
-        async with route.connection.send(path, exchange.body, _headers(request, route.key)) as reply:
+        async with route.connection.send(path, exchange.body, client_headers(request, route.key)) as reply:
             exchange.status, exchange.headers = reply.status, reply.headers
-            _refuse_redirect(reply.status, route)
+            refuse_redirect(route, reply.status)
             await sent.start(reply.status, reply.headers)
             is_plain = reply.headers.get("content-encoding", "identity") == "identity"
             hidden = UsageFilter() if exchange.hides_usage and sent.streams and is_plain else None
             async for data in reply.chunks:
-                await sent.body(data if hidden is None else hidden.feed(data))
                 exchange.keep(data)
+                if exchange.is_kept and exchange.response_id is None:
+                    issued.look(exchange)
+                await sent.body(data if hidden is None else hidden.feed(data))
             await sent.end(b"" if hidden is None else hidden.end())
 
     async def _cross(self, exchange: Exchange, translation: Translation, sent: Sent) -> None:
@@ -177,7 +182,7 @@ class Gateway:
         headers = headers_of(translation, route.key)
         async with route.connection.send(route.path, exchange.body, headers) as reply:
             exchange.status, exchange.headers = reply.status, reply.headers
-            _refuse_redirect(reply.status, route)
+            refuse_redirect(route, reply.status)
             answer = CrossedAnswer(exchange, translation)
             try:
                 async for data in reply.chunks:
@@ -215,6 +220,8 @@ class GatewayParts:
 
     find: Callable[[Dialect, str], Awaitable[Route]]
     """Where requests to a model go. Raises `NotFound`."""
+    issuer: Callable[[str | None], Awaitable[Route]]
+    """Where the responses of an account are. Raises `NotFound`."""
     recorder: LineRecorder
     clock: Clock
     names: tuple[str, ...] = ()
@@ -262,7 +269,7 @@ def _model_of(fields: Mapping[str, Json]) -> str:
     return model
 
 
-def _headers(request: Request, key: str) -> dict[str, str]:
+def client_headers(request: Request, key: str) -> dict[str, str]:
     """The caller's headers as they go on, with our key where the caller had its own."""
     named = set(request.headers.get("connection", "").lower().replace(",", " ").split())
     headers: dict[str, str] = {}
@@ -278,18 +285,18 @@ def _headers(request: Request, key: str) -> dict[str, str]:
     return headers
 
 
+def refuse_redirect(route: Route, status: int) -> None:
+    """Raises `ProviderError` for a redirect: a library that follows it would pass this server by, with its key."""
+    if status in _REDIRECTS:
+        raise of_status(route.connection.provider, status, "", "", None)
+
+
 def _as_sent(value: str) -> str:
     """A header's value as the upstream gets the same bytes: it is read as Latin-1 here, and written as UTF-8."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:
         return value
-
-
-def _refuse_redirect(status: int, route: Route) -> None:
-    """Raises an error for a redirect: a library that follows it would pass this server by, with its key."""
-    if status in _REDIRECTS:
-        raise of_status(route.connection.provider, status, "", "", None)
 
 
 async def cancel_on_leaving(request: Request, answering: asyncio.Future[None]) -> None:

@@ -26,7 +26,7 @@ from lamella.gateway.errors import ANTHROPIC_HEADER, error_body
 from lamella.gateway.relay import Gateway, Sent, fields_of, read_body
 from lamella.server.agent_door import answered, counted, is_agent, is_placed
 from lamella.server.routes import responses
-from lamella.server.routes.responses import CONVERSATION_HEADER, RESPONSE, TURN
+from lamella.server.routes.responses import CONVERSATION_HEADER, is_own
 
 RESPONSES = "/v1/responses"
 
@@ -63,7 +63,7 @@ class Door:
             fields = fields_of(body)
             by_agent = is_agent(fields.get("model"))
             engine = None if by_agent else self._engine
-            if engine is not None and not await _is_ours(request, fields, scope["state"]["lamella"]):
+            if engine is not None and not _is_ours(request, fields):
                 engine = None
         except ClientDisconnect:
             return
@@ -99,7 +99,7 @@ PATHS = "|".join(DOORS)
 """Where bodies may be as long as vendors take them."""
 
 
-async def _is_ours(request: Request, fields: Mapping[str, Json], app: App) -> bool:
+def _is_ours(request: Request, fields: Mapping[str, Json]) -> bool:
     """Whether a request is the engine's to answer."""
     metadata = fields.get("metadata")
     if isinstance(metadata, Mapping) and any(name.startswith("lamella.") for name in metadata):
@@ -107,12 +107,7 @@ async def _is_ours(request: Request, fields: Mapping[str, Json], app: App) -> bo
     if "lamella" in fields or fields.get("conversation") is not None or fields.get("model") is None:
         return True
     previous = fields.get("previous_response_id")
-    if isinstance(previous, str) and previous.startswith(RESPONSE):
-        caller = request.scope["state"]["identity"].caller
-        try:
-            await app.store.turns.turn(caller, TURN + previous.removeprefix(RESPONSE))
-        except NotFound:
-            return False
+    if isinstance(previous, str) and is_own(previous):
         return True
     return CONVERSATION_HEADER in request.headers
 

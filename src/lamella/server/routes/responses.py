@@ -7,6 +7,7 @@ https://platform.openai.com/docs/api-reference/responses-streaming
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -220,6 +221,14 @@ async def _stored(app: App, identity: Identity, request: ResponseRequest, turn: 
         made = StoredResponse(id, turn.started_at, turn.id, fields=request.fields, begins=begins)
         await app.store.responses.add_response(identity.caller, made)
     return request.fields
+
+
+_OWN = re.compile(rf"{RESPONSE}[0-9a-z]{{26}}", re.ASCII)
+
+
+def is_own(response_id: str) -> bool:
+    """Whether an id has the form of this server's: those of vendors are longer, or are no word of these letters."""
+    return _OWN.fullmatch(response_id) is not None
 
 
 def response_id_of(turn_id: str) -> str:

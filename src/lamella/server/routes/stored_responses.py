@@ -21,12 +21,14 @@ from lamella.core.errors import InvalidRequest, NotFound, TurnInProgress
 from lamella.core.json import JsonObject
 from lamella.core.messages import Attachment
 from lamella.core.records import StoredResponse, TurnRecord
+from lamella.gateway.forwarded import ForwardedAnswer
 from lamella.server.objects import AnyObject
 from lamella.server.routes.responses import (
     RESPONSE,
     TURN,
     Item,
     ResponseWriter,
+    is_own,
     no_response,
     written_events,
 )
@@ -59,6 +61,22 @@ async def find_response(
     return turn, stored.fields if stored is not None else {}
 
 
+async def of_upstream(app: App, identity: Identity, response_id: str, tail: str = "") -> ForwardedAnswer | None:
+    """What the upstream answers that keeps a response of this caller; None if it is one of this server, or nobody
+    knows it. A response of another owner is not asked for.
+    """
+    caller, gateway = identity.caller, app.gateway
+    if is_own(response_id):
+        return None
+    account = await gateway.recorder.issued.account(caller, response_id)
+    if account is None and await gateway.recorder.issued.is_somebodys(response_id):
+        return None
+    try:
+        return ForwardedAnswer(await gateway.issuer(account), response_id, tail)
+    except NotFound:
+        return None
+
+
 async def whole_response(app: App, identity: Identity, turn: TurnRecord, fields: JsonObject) -> Item:
     """The response of a turn as it is now. While it runs it has no output yet."""
     writer = ResponseWriter(turn, fields, inf)
@@ -80,6 +98,8 @@ async def retrieve_response(
     include: Include = None,
 ) -> Response:
     """A response. With `stream` its events, from the one after number `starting_after`, to its end."""
+    if (forwarded := await of_upstream(app, identity, response_id)) is not None:
+        return forwarded
     turn, fields = await find_response(app, identity, response_id)
     if not stream:
         return JSONResponse(await whole_response(app, identity, turn, fields))
@@ -94,6 +114,8 @@ async def delete_response(response_id: str, app: TheApp, identity: TheIdentity) 
     Its messages stay in their conversation until that is deleted. A conversation that began with a response, without a
     name of its own, is deleted with the last of its responses.
     """
+    if (forwarded := await of_upstream(app, identity, response_id)) is not None:
+        return forwarded
     turn, _ = await find_response(app, identity, response_id)
     gone = StoredResponse(response_id, turn.started_at, turn.id)
     try:
@@ -108,6 +130,8 @@ async def delete_response(response_id: str, app: TheApp, identity: TheIdentity) 
 @router.post("/responses/{response_id}/cancel", responses=ANSWER)
 async def cancel_response(response_id: str, app: TheApp, identity: TheIdentity) -> Response:
     """Stop a response that is being written, and return it. One that has ended is returned as it is."""
+    if (forwarded := await of_upstream(app, identity, response_id, "/cancel")) is not None:
+        return forwarded
     turn, fields = await find_response(app, identity, response_id)
     if turn.finished_at is None:
         await app.chat.stop(identity.caller, turn.id)
@@ -130,6 +154,8 @@ async def input_items(
     include: Include = None,
 ) -> Response:
     """The items of the request that a response answers."""
+    if (forwarded := await of_upstream(app, identity, response_id, "/input_items")) is not None:
+        return forwarded
     turn, _ = await find_response(app, identity, response_id)
     return JSONResponse(page_of(input_items_of(turn), limit, order, after))
 
