@@ -54,9 +54,7 @@ class Door:
 
     def calls(self, question: str, tool: str, arguments: Object) -> None:
         """A message with these words is answered by a call, and its result by what it says of the lamp."""
-        called = {"match": question, "tool_calls": [{"name": tool, "arguments": arguments}]}
-        said = {"match": "lamp is green", "text": "The lamp is green."}
-        self.provider.script({"said": said, "called": called})
+        self.provider.script(calls(question, tool, arguments))
 
     async def run(self, name: str, *arguments: str, typed: str = "") -> str:
         """Run a client in its home. `typed` is its input. Returns what it printed; fails if the client fails."""
@@ -111,6 +109,12 @@ class Door:
     async def why(self, line: Object) -> list[Object]:
         """Why each request of a line read what it read."""
         return [await self.client.get(f"/requests/{one['id']}/why") for one in await self.requests(line)]
+
+
+def calls(question: str, tool: str, arguments: Object, **said: str) -> dict[str, Object]:
+    """The script of `Door.calls`. `said` are more fields of the last answer."""
+    called = {"match": question, "tool_calls": [{"name": tool, "arguments": arguments}]}
+    return {"said": {"match": "lamp is green", "text": "The lamp is green.", **said}, "called": called}
 
 
 @pytest.fixture

@@ -215,3 +215,34 @@ def _effort(dialect: Dialect) -> Object:
     if dialect is Dialect.MESSAGES:
         return {"output_config": {"effort": "low"}}
     return {"reasoning": {"effort": "low"}} if dialect is Dialect.RESPONSES else {"reasoning_effort": "low"}
+
+
+def test_a_tool_within_an_item_is_named() -> None:
+    """Codex sends its tools as an item of the input, some of them in a namespace."""
+    client = talking("responses", Random(1))
+    described = [{"type": "namespace", "name": "functions", "tools": client.tools}]
+    client.tools = []
+    body = client.body()
+    body.pop("tools", None)
+    body["input"].insert(0, {"type": "additional_tools", "role": "developer", "tools": described})
+    after = copy.deepcopy(body)
+    after["input"][0]["tools"][0]["tools"][2]["description"] += " Now."
+    found, one, other = explained(Dialect.RESPONSES, body, after)
+    assert (found.cause, found.by) == (Cause.TOOLS, Origin.TOOLS)
+    assert found.difference is not None
+    assert (found.difference.block, found.difference.byte) == first_difference(one, other)
+    assert found.difference.tool == "Oil"
+    assert "(tool Oil, block 1, byte" in found.text
+    assert "the tools in it were changed, as the client gave them" in found.text
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=DIALECTS.values())
+def test_tools_that_all_went_are_not_compared_with_what_follows_them(dialect: Dialect) -> None:
+    client = talking(DIALECTS[dialect], Random(1))
+    before = client.body()
+    after = {name: value for name, value in before.items() if name != "tools"}
+    found, *_ = explained(dialect, before, after)
+    assert (found.cause, found.by) == (Cause.TOOLS, Origin.TOOLS)
+    assert found.difference is not None
+    assert (found.difference.block, found.difference.byte, found.difference.now) == (0, 0, None)
+    assert "a tool was left out" in found.text

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import zip_longest
 
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.json import decode
+from lamella.core.json import Json, decode, encode
 from lamella.core.models import EFFORT_SUBJECT as EFFORT
 from lamella.core.records import RequestRecord, StoredDecision, StoredSegment
 
@@ -47,7 +48,7 @@ class Difference:
 
     `segment` is the old segment at this place; `now` is the new one, None if the window ends before it. `was` and
     `becomes` are the old and new text around that byte, "" if the bytes are not stored. `reordered`: the same blocks in
-    another order. `tool` is the name of the tool that the block describes, or "".
+    another order. `tool` is the name of the tool that the block describes, or of the first that differs in it, or "".
     """
 
     segment: StoredSegment
@@ -68,6 +69,8 @@ def difference(before: RequestRecord, request: RequestRecord, data: Mapping[str,
     block = 0
     for index, old in enumerate(before.segments):
         new = request.segments[index] if index < len(request.segments) else None
+        if new is not None and old.kind == "tools" != new.kind:
+            new = None  # what follows the tools stands at their place, and is not what they became
         if new is None or new.blocks != old.blocks:
             return _inside(old, new, block, data)
         block += len(old.blocks)
@@ -99,16 +102,37 @@ def _inside(old: StoredSegment, new: StoredSegment | None, block: int, data: Map
     byte = _common(was, becomes)
     reordered = new is not None and sorted(old.blocks) == sorted(mine)
     added = set(old.blocks) < set(mine)
-    tool = _tool_of((becomes if added else was) or was or becomes) if old.kind == "tools" else ""
+    is_list = old.kind == "tools"
+    tool = _tool_of((becomes if added else was) or was or becomes) if is_list else _tool_within(was, becomes)
     return Difference(old, new, block + at, byte, _around(was, byte), _around(becomes, byte), reordered, tool)
+
+
+def _tool_within(was: bytes, becomes: bytes) -> str:
+    """The name of the first tool that differs within a message that brings tools, as Codex sends them; "" without."""
+    if b'"tools"' not in was or b'"tools"' not in becomes:
+        return ""
+    pairs = zip_longest(*(_nested_tools(decode(block)) for block in (was, becomes)))
+    one, other = next((pair for pair in pairs if encode(pair[0]) != encode(pair[1])), (None, None))
+    return _name_of(one) or _name_of(other)
+
+
+def _nested_tools(value: Json) -> list[Json]:
+    """The tools of a message, those of a namespace one by one."""
+    found = value.get("tools") if isinstance(value, Mapping) else None
+    tools = [] if found is None or isinstance(found, str) or not isinstance(found, Sequence) else found
+    return [inner for tool in tools for inner in (_nested_tools(tool) or [tool])]
+
+
+def _name_of(tool: Json) -> str:
+    name = tool.get("name") if isinstance(tool, Mapping) else None
+    return name if isinstance(name, str) else ""
 
 
 def _tool_of(block: bytes) -> str:
     """The name of the tool that a block describes, in any provider's form."""
     described = decode(block) if block else None
     inner = described.get("function", described) if isinstance(described, Mapping) else None
-    name = inner.get("name") if isinstance(inner, Mapping) else None
-    return name if isinstance(name, str) else ""
+    return _name_of(inner)
 
 
 def _common(one: bytes, other: bytes) -> int:
@@ -187,6 +211,8 @@ def undecided(difference: Difference) -> tuple[Origin, str]:
     if old.kind == "tools":
         how = "the tools are in another order" if difference.reordered else _tools_changed(old, new)
         return Origin.TOOLS, f"{how}, as {'the client' if old.owner == CLIENT else 'their server'} gave them"
+    if difference.tool:
+        return Origin.TOOLS, "the tools in it were changed, as the client gave them"
     if difference.was and difference.becomes and _is_time(difference):
         return Origin.CLOCK, "it has a date or a time, which differs in every request"
     if old.lifetime != "session":
