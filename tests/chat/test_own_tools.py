@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +17,16 @@ from lamella.chat.message import ExecutionRequest, Message, OutgoingMessage
 from lamella.chat.packets import expired_packets
 from lamella.context.results import NOT_ANSWERED
 from lamella.core import deltas
-from lamella.core.errors import InvalidRequest
+from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.messages import StopReason, ToolCall, ToolResult, ToolSpec, TurnStatus
 from lamella.core.packets import AnyPacket, ToolHandedOut, decode_packet, encode_packet
 from lamella.core.prompt import WireRequest
+from lamella.core.recall import Source
 from lamella.core.records import AnswerChoices, Expired, TurnRecord
 from lamella.core.withheld_packets import packets_held_back
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, calling, saying
+from lamella.sessions.compaction import Compacted
+from lamella.sessions.recall.recall import Recall
 from lamella.settings import read_settings
 from scripted_tools import Wait, results, wait
 
@@ -348,3 +353,78 @@ async def test_a_continuation_reads_the_cache_and_its_map_is_one_prefix(stage: P
     assert shown[1][: len(shown[0])] == shown[0]
     why = await client.get(f"/requests/{requests[1]['id']}/why")
     assert (why["lost"], why["first_changed"]) == (0, None), why
+
+
+@pytest.mark.parametrize("when", ["between", "after"])
+async def test_a_compaction_takes_a_turn_with_all_its_parts_or_none(
+    model: ScriptedModel, tmp_path: Path, when: str
+) -> None:
+    """The turn is huge, so that even the newest one is summarised."""
+    settings = read_settings(
+        data=tmp_path, context_budget=6_000, keep_recent_tokens=100, compaction_automatic=False, titles=False
+    )
+    async with open_app(settings, models=ScriptedModels(model), tools=[Wait()]) as app:
+        own = Own(app, model)
+        await own.say("Hello", saying("Hi."))
+        first = await own.say("Look there, please. " * 800, calling(listing("c1")))
+        if when == "after":
+            await own.give(("c1", "letter.txt"), then=[saying("A letter.")])
+        model.then(saying("# Facts\nThere is a disk. " * 3))
+        outcome = await app.sessions.compact(LOCAL_OWNER, own.conversation, who="user", why="asked")
+        assert isinstance(outcome, Compacted), outcome
+        if when == "between":
+            second = await own.give(("c1", "letter.txt"), then=[saying("A letter.")])
+            assert second.run.answer == "A letter."
+            assert results(model.requests[-1]) == [("c1", "letter.txt")]
+        snapshot = await app.store.snapshots.snapshot(LOCAL_OWNER, own.conversation, "scripted")
+        assert [turn.id for turn in snapshot.path] == ([first.id] if when == "between" else [])
+        last = await own.say("And now?", saying("Nothing."))
+        assert last.run.answer == "Nothing."
+        calls = sum(block.value.get("type") == "tool_use" for block in model.requests[-1].blocks)
+        assert calls == len(results(model.requests[-1])) == (1 if when == "between" else 0)
+
+
+async def test_a_result_can_be_read_again_and_is_found(own: Own) -> None:
+    await own.say("Look", calling(listing("c1")))
+    await own.give(("c1", "The harbour master keeps the ledger."), then=[saying("I see.")])
+    recall = own.app.sessions.recall
+    assert recall is not None
+    async with asyncio.timeout(20):
+        while True:
+            source = await _found(recall, own.conversation)
+            if source is not None:
+                break
+            await asyncio.sleep(0.05)
+    assert (source.content, source.name) == ("The harbour master keeps the ledger.", "list_files")
+
+
+async def _found(recall: Recall, conversation: str) -> Source | None:
+    try:
+        return await recall.source(LOCAL_OWNER, conversation, "c1")
+    except NotFound:
+        return None
+
+
+async def test_random_rounds_keep_one_prefix_and_pair_every_call(model: ScriptedModel, tmp_path: Path) -> None:
+    """Whatever a caller does next: outputs, outputs with a message, a message alone, or the same once more."""
+    choose = random.Random(7)
+    settings = read_settings(data=tmp_path, titles=False)
+    async with open_app(settings, models=ScriptedModels(model), tools=[Wait()]) as app:
+        own = Own(app, model)
+        waiting: tuple[str, ...] = ("c0",)
+        turn = await own.say("Begin", calling(listing("c0")))
+        for number in range(1, 40):
+            calls = tuple(f"c{number}_{n}" for n in range(choose.randrange(3)))
+            step = calling(*map(listing, calls), text="So.") if calls else saying(f"Answer {number}.")
+            before, way = len(model.requests), choose.randrange(4)
+            given = [(id, f"result of {id}") for id in waiting]
+            if given and way in (0, 1):
+                turn = await own.give(*given, then=[step], text="And?" * (way == 1), tools=(LIST, READ))
+            else:
+                turn = await own.say(f"Message {number}", step)
+            assert begins_with(model.requests[before], model.requests[before - 1])
+            waiting = calls
+        [*_, last] = model.requests
+        called = [str(block.value["id"]) for block in last.blocks if block.value.get("type") == "tool_use"]
+        assert called == [id for id, _ in results(last)]
+        assert turn.status is TurnStatus.FINISHED

@@ -130,6 +130,7 @@ REPLIES: dict[str, dict[str, Any]] = {
         "text": f"# Facts\nThe northern mill has a heat pump. {CHINESE}",
     },
     "title": {"match": "Nothing between those two marks|<conversation>", "text": "Die Pumpe der Mühle"},
+    "mine": {"match": "^mine", "tool_calls": [call("look", query="x"), call("keep_for_me", note="насос")]},
     "both": {
         "match": "both",
         "text": "I look.",

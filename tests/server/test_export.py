@@ -53,6 +53,21 @@ async def test_files_tools_and_languages(client: ServerClient, model: str) -> No
     await assert_carried(client, conversation)
 
 
+@pytest.mark.parametrize("model", ["claude-sonnet-5-5", "gpt-6.1-terra"])
+async def test_calls_that_the_caller_answers(client: ServerClient, model: str) -> None:
+    conversation = await client.conversation(model=model)
+    own: Any = [{"name": "keep_for_me", "description": "Keeps.", "input_schema": {"type": "object"}}]
+    first = await client.send(conversation, "mine, and look at both", tools=own, dynamic_context=["Be brief."])
+    handed = [packet for packet in first if packet["type"] == "tool.handed_out"]
+    assert [packet["name"] for packet in handed] == ["keep_for_me"]
+    given: Any = [{"call_id": handed[0]["call_id"], "content": f"Kept. {CHINESE * 9}"}]
+    await client.send(conversation, "", results=given, dynamic_context=["Be long."])
+    await client.send(conversation, "mine again", tools=own)
+    await client.send(conversation, "Never mind")
+    found = await assert_carried(client, conversation)
+    assert found.raw["exported"]["not_carried"] == []
+
+
 @pytest.mark.parametrize("layout", ["lamella", "lis", "onyx", "wegent"])
 async def test_every_layout(client: ServerClient, layout: str) -> None:
     conversation = await client.conversation(layout=layout)

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from msgspec import structs
 
+from lamella.core.handover import pending
 from lamella.core.knowledge import WITHHELD
 from lamella.core.messages import AnswerPart, Reasoning, Step, StopReason, Text, ToolCall, ToolResult, TurnStatus
 from lamella.core.records import RequestRecord, RunRecord, TurnRecord
@@ -78,8 +79,12 @@ def _between(start: datetime, end: datetime) -> int:
 
 def _parts(step: Step, digests: _Digests) -> Iterator[TracePart]:
     results = {result.call_id: result for result in step.results}
+    handed = {call.id for call in pending([step])}
     for part in step.parts:
-        yield _part(part, results.get(part.id) if isinstance(part, ToolCall) else None, digests)
+        made = _part(part, results.get(part.id) if isinstance(part, ToolCall) else None, digests)
+        if made.call is not None and made.call.id in handed:
+            made.call.handed, made.call.interrupted = True, False
+        yield made
 
 
 def _part(part: AnswerPart, result: ToolResult | None, digests: _Digests) -> TracePart:

@@ -117,6 +117,8 @@ class _Without:
             (parts.TraceCall, "arguments"): self._json,
             (parts.TraceCall, "result"): placeholders.json,
             (parts.TraceCall, "rich"): lambda rich: quoting(bases_of(ToolResult("", "", "", rich=rich))),
+            (parts.TraceResult, "call_id"): placeholders.name,
+            (parts.TraceResult, "content"): placeholders.json,
             (parts.TracePart, "signature"): self._seal,
             (parts.TraceSent, "digest"): lambda digest: "",
             (parts.TraceSent, "answer"): lambda name: name and placeholders.name(name),

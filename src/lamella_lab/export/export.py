@@ -44,6 +44,9 @@ from lamella_lab.trace.format import (
 from lamella_lab.trace.parts import TraceAnswer
 from lamella_lab.trace.settings import carried_settings
 
+ANSWERED_SO = frozenset({"temperature", "top_p", "parallel_tool_calls", "response_format", "text"})
+"""Fields of a request's head that a caller's choices alone bring there."""
+
 AS_DATA = "S U"
 """The window of a side request, for a digest, a title or a summary: what it reads stands in it as
 data, and nothing says from which rows."""
@@ -255,6 +258,8 @@ class Exporter:
         if expired:
             what = "body of a request" if expired == 1 else f"bodies of {expired} requests"
             missing.add(f"the {what}, which expired: the replay makes them anew, and their bytes are not compared")
+        if any(ANSWERED_SO.intersection(one.head) for of_turn in data.requests.values() for one in of_turn):
+            missing.add("how a request wanted its answer (temperature, a schema, a tool choice), which its bytes show")
         used = {record.layout for of_turn in data.requests.values() for record in of_turn}
         for name in sorted(used - set(LAYOUTS)):
             missing.add(f"the layout {missing.named(name)}, which is this deployment's own")

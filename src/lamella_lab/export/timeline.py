@@ -46,7 +46,7 @@ from lamella_lab.trace.format import (
     TraceProject,
     TraceTurn,
 )
-from lamella_lab.trace.parts import TraceFound
+from lamella_lab.trace.parts import TraceFound, TraceResult
 
 ACTING = ("new", "clear", "compact", "prune", "undo")
 """Commands that change the window, besides `/resume`; the others only read."""
@@ -275,6 +275,8 @@ class Timeline:
             stop=stops[0] if len(stops) == 1 else stops or None,
             found=list(self._found(turn)),
             made_from=list(turn.dynamic_from) if turn.dynamic else [],
+            own_tools=tools_of(turn.tools, self._registry) if turn.tools is not None else None,
+            results=[TraceResult(result.call_id, result.content, result.is_error) for result in turn.results],
         )
         if prompt is not KnowledgePrompt.NONE:
             made.knowledge = "restricted" if prompt is KnowledgePrompt.RESTRICTED else "normal"

@@ -15,6 +15,7 @@ from lamella.commands.parse import TypedCommand
 from lamella.core.agents import DynamicBlock, KnowledgePrompt
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest
+from lamella.core.messages import ToolResult, ToolSpec
 from lamella.core.models import OFF, ModelFacts, effort_named
 from lamella.core.packets import AnyPacket, decode_packet
 from lamella.core.records import (
@@ -189,6 +190,8 @@ class ReplayedConversation:
             choices=Choices(layout=turn.layout, marker_policy=turn.marker_policy, thinking_effort=turn.effort),
             parent_message_id=await self._parent(turn),
             sent_at=turn.sent or (turn.at if turn.at < self.playback.clock.now() else None),
+            tools=_own_tools(turn),
+            results=tuple(ToolResult(one.call_id, "", one.content, one.error) for one in turn.results),
         )
         if turn.regenerate is None:
             return message
@@ -340,6 +343,12 @@ class ReplayedConversation:
         if change.settings or change.model is not None:
             await self.start()
         return told
+
+
+def _own_tools(turn: TraceTurn) -> tuple[ToolSpec, ...] | None:
+    if turn.own_tools is None:
+        return None
+    return tuple(ToolSpec(tool.name, tool.description, tool.schema, tool.when_old) for tool in turn.own_tools)
 
 
 def _blocks(turn: TraceTurn) -> tuple[DynamicBlock, ...]:

@@ -167,7 +167,7 @@ def _check_words(turn: TraceTurn, where: str) -> None:
             f"{capital(where)} asks a turn again and has words or files of its own.",
             hint="Leave out `user` and `files`, or give an edited message as `edit_of`.",
         )
-    if not again and not turn.user.strip():
+    if not again and not turn.user.strip() and not turn.results:
         raise InvalidRequest(f"{capital(where)}: `user` says nothing.", hint="Give what the user sent.")
 
 
@@ -197,7 +197,8 @@ def _check_runs(turn: TraceTurn, where: str, known_ids: _Known) -> None:
         for s, step in enumerate(run.steps, 1):
             _check_step(step, f"{at}, step {s}", known_ids)
         last = run.steps[-1] if run.steps else TraceStep()
-        if last.calls and last.fault is None and not ends and known_ids.head.exported is None:
+        is_handed = any(call.handed for call in last.calls)
+        if last.calls and not is_handed and last.fault is None and not ends and known_ids.head.exported is None:
             raise InvalidRequest(
                 f"{capital(at)} ends with a step that calls tools.", hint="Give the answer that followed as a step."
             )
@@ -224,14 +225,15 @@ def _check_part(part: TracePart, where: str) -> None:
 
 
 def _check_call(call: TraceCall, where: str, known_ids: _Known) -> None:
-    if call.name not in known_ids.tools and known_ids.head.exported is None:
+    if call.name not in known_ids.tools and not call.handed and known_ids.head.exported is None:
         raise InvalidRequest(
             f"{capital(where)} calls “{call.name}”, which is not among the trace's tools.", hint="Name it in `tools`."
         )
     if call.error is not None and call.expanded_queries:
         raise InvalidRequest(f"{capital(where)}: a failed call has no `expanded_queries`.")
-    if call.interrupted and (call.result or call.error is not None):
-        raise InvalidRequest(f"{capital(where)}: the call {call.id} was interrupted and has a result.")
+    if (call.interrupted or call.handed) and (call.result or call.error is not None):
+        what = "interrupted" if call.interrupted else "handed to the caller"
+        raise InvalidRequest(f"{capital(where)}: the call {call.id} was {what} and has a result.")
     if isinstance(call.arguments, str):
         try:
             decode_object(call.arguments)

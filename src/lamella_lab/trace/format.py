@@ -17,6 +17,7 @@ from lamella_lab.trace.parts import (
     TraceFault,
     TraceFile,
     TraceFound,
+    TraceResult,
     TraceRun,
     TraceStep,
     TraceStop,
@@ -136,7 +137,8 @@ class TraceTurn(TraceStruct):
     again (`regenerate`); else it follows the current place of the conversation. `sent` is when it was sent, if it
     waited. `stop` says where it was stopped, `prefer` which run the conversation continues from. `knowledge` is the
     text about knowledge bases that its dynamic context needs, `made_from` are the bases of which that says what only
-    full readers may know, `found` is what its tools brought into the conversation.
+    full readers may know, `found` is what its tools brought into the conversation. `own_tools` are the caller's, and
+    `results` those of calls that were handed to it: without `user`, the turn before goes on with them.
     """
 
     at: datetime
@@ -160,6 +162,8 @@ class TraceTurn(TraceStruct):
     stop: TraceStop | list[TraceStop] | None = None
     prefer: Count | None = None
     found: list[TraceFound] = msgspec.field(default_factory=list)
+    own_tools: list[TraceTool] | None = None
+    results: list[TraceResult] = msgspec.field(default_factory=list)
 
     @property
     def answers(self) -> tuple[TraceRun, ...]:

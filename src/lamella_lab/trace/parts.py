@@ -159,7 +159,8 @@ class TraceCall(TraceStruct):
     """A call with what the tool gave back, after `ms` milliseconds. `expanded_queries` are all that a search ran.
 
     `arguments` is an object, or its JSON text as the model wrote it. `digest` is what was made of the result for when
-    it is old; `rich` is what people were shown with it, as JSON. A call that was `interrupted` has no result.
+    it is old; `rich` is what people were shown with it, as JSON. A call that was `interrupted` has no result. One that
+    was `handed` to the caller has its result in a later turn.
     """
 
     id: Annotated[str, msgspec.Meta(min_length=1)]
@@ -172,11 +173,20 @@ class TraceCall(TraceStruct):
     digest: str | TraceAnswer = ""
     rich: str = ""
     interrupted: bool = False
+    handed: bool = False
 
     @property
     def written(self) -> str:
         """The arguments as JSON text."""
         return self.arguments if isinstance(self.arguments, str) else encode_text(self.arguments)
+
+
+class TraceResult(TraceStruct):
+    """What a caller gave back for a call that was handed to it."""
+
+    call_id: Annotated[str, msgspec.Meta(min_length=1)]
+    content: str = ""
+    error: bool = False
 
 
 class TraceReasoning(TraceStruct):
