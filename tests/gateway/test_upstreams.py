@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lamella.app.providers import Providers
 from lamella.app.upstreams import UpstreamRow, Upstreams, read_upstreams
 from lamella.core.errors import ConfigurationError, NotFound
+from lamella.core.json import decode_object
 from lamella.gateway.dialects import Dialect
 from lamella.llm.model_table import ModelTable
 from lamella.server.testing import served
 from lamella.settings import read_settings
+from lamella_simulator.provider import simulated
 
 from .upstream_server import upstream_server
 
@@ -64,6 +67,8 @@ async def test_the_first_that_fits_gets_it_under_its_name_there(tmp_path: Path) 
         ("[[upstream]]\nname = 'a'\nurl = 'x'\ndialects = ['smtp']", "Invalid enum value 'smtp'"),
         ("[[upstream]]\nname = 'a'\nurl = 'x'\ndialects = ['chat']", "“x” of “a” is no HTTP address"),
         ("[[upstream]]\nname='a'\nurl='http://x'\ndialects=['chat']\nkey_variable='NO'", "NO is empty"),
+        ("[[upstream]]\nname='a'\nurl='http://x'\ndialects=['chat']\nprices={x={input=-1}}", "Expected `float` >= 0"),
+        ("[[upstream]]\nname='a'\nurl='http://x'\ndialects=['chat']\nprices={x={cache=1}}", "unknown field `cache`"),
         ("[[", "Invalid"),
     ],
 )
@@ -182,3 +187,86 @@ async def test_an_upstream_of_the_file_gets_other_dialects_for_the_models_that_i
     assert (other.dialect, other.model, other.path) == (Dialect.CHAT, "qwen3", "/chat/completions")
     other = await upstreams.find(Dialect.CHAT, "opus-9")
     assert (other.dialect, other.path) == (Dialect.MESSAGES, "/v1/messages")
+
+
+SEVERAL = """
+[[upstream]]
+name = "first"
+url = "{anthropic}"
+key_variable = "FIRST_KEY"
+dialects = ["messages"]
+models = ["claude-*"]
+aliases = {{ "work/*" = "claude-*" }}
+prices = {{ "claude-opus-*" = {{ input = 8, output = 40 }}, "claude-opus-5-5" = {{ input = 4.4, output = 22 }} }}
+
+[[upstream]]
+name = "second"
+url = "{anthropic}"
+key = "sk-second"
+dialects = ["messages"]
+models = ["claude-*", "other-*"]
+
+[[upstream]]
+name = "openai"
+url = "{openai}"
+key = "sk-openai"
+dialects = ["chat", "responses"]
+models = ["gpt-*"]
+
+[[upstream]]
+name = "away"
+url = "http://127.0.0.1:9/v1"
+dialects = ["chat"]
+models = ["away-*"]
+
+[[upstream]]
+name = "vllm"
+url = "{local}/v1"
+dialects = ["chat"]
+aliases = {{ "qwen" = "Qwen/Qwen3-Coder" }}
+prices = {{ "*" = {{ input = 0.2, output = 0.8, read = 0.5 }} }}
+"""
+
+LOCAL = (
+    b'{"id":"chatcmpl-1","model":"Qwen/Qwen3-Coder","choices":[{"index":0,"finish_reason":"stop","message":{"role":'
+    b'"assistant","content":"Yes."}}],"usage":{"prompt_tokens":1000,"completion_tokens":100,"total_tokens":1100,'
+    b'"prompt_tokens_details":{"cached_tokens":600}}}'
+)
+
+
+async def test_several_upstreams_each_with_its_key_its_models_and_its_prices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIRST_KEY", "sk-first")
+    with simulated(rejected_key_prefix="sk-second") as provider:
+        async with upstream_server() as local:
+            path = tmp_path / "upstreams.toml"
+            local.pieces = [LOCAL]
+            path.write_text(SEVERAL.format(anthropic=provider.url, openai=provider.openai_url, local=local.url))
+            async with served(read_settings(data=tmp_path / "data", upstreams=path)) as (app, client):
+                for door, model, status in (
+                    ("messages", "claude-opus-5-5", 200),
+                    ("messages", "work/opus-5-5", 200),
+                    ("messages", "claude-sonnet-5-5", 200),
+                    ("messages", "other-1", 401),
+                    ("chat/completions", "gpt-6.1-terra", 200),
+                    ("chat/completions", "away-1", 502),
+                    ("chat/completions", "qwen", 200),
+                ):
+                    said = [{"role": "user", "content": f"Hello, {model}"}]
+                    asked: dict[str, Any] = {"model": model, "max_tokens": 50, "messages": said}
+                    answer = await client.http.post(f"/v1/{door}", json=asked)
+                    assert answer.status_code == status, (model, answer.text)
+                await app.gateway.recorder.drain()
+                lines = (await client.get("/lines"))["data"]
+    costs: dict[str, float] = {}
+    for line in lines:
+        costs[line["model"]] = costs.get(line["model"], 0.0) + line["cost"]
+    bills = {record.model: record for record in provider.requests if record.status == 200}
+    opus = [record for record in provider.requests if record.model == "claude-opus-5-5"]
+    assert costs["claude-opus-5-5"] == pytest.approx(sum(record.cost for record in opus) * 1.1)
+    for name in ("claude-sonnet-5-5", "gpt-6.1-terra"):
+        assert costs[name] == pytest.approx(bills[name].cost)
+    assert costs["Qwen/Qwen3-Coder"] == pytest.approx((400 * 0.2 + 600 * 0.1 + 100 * 0.8) / 1e6)
+    assert costs["other-1"] == costs["away-1"] == 0
+    assert decode_object(local.got[0].body)["model"] == "Qwen/Qwen3-Coder"

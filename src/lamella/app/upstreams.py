@@ -9,6 +9,7 @@ Without a file they are the configured providers. `LAMELLA_UPSTREAMS` names a TO
     dialects = ["messages"]
     models = ["claude-*"]
     aliases = { "claude-haiku-*" = "claude-haiku-5-5", "fast" = "claude-haiku-5-5" }
+    prices = { "claude-opus-*" = { input = 4.4, output = 22 } }
 
 The first whose dialects and models fit gets a request. An alias gives a model another name there; a `*` in it stands
 for what the star of the caller's name stood for. If none fits, the first that names the model in another dialect gets
@@ -23,13 +24,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from lamella.app.providers import Providers
 from lamella.core.errors import ConfigurationError, InvalidRequest, NotFound
-from lamella.core.models import SHIPPED_WIRES
+from lamella.core.models import SHIPPED_WIRES, Price
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.exchange import Route
 from lamella.llm.model_table import ModelTable
@@ -52,6 +53,21 @@ _PATHS = {
 }
 
 
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class PriceRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What differs from the model table's price."""
+
+    input: NotNegative | None = None
+    output: NotNegative | None = None
+    read: NotNegative | None = None
+    write_5m: NotNegative | None = None
+    write_1h: NotNegative | None = None
+    tier_above: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    tier_factor: NotNegative | None = None
+
+
 class UpstreamRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One upstream of the file. `url` is the base URL of the vendor's library there."""
 
@@ -62,6 +78,7 @@ class UpstreamRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     key_variable: str = ""
     models: tuple[str, ...] = ("*",)
     aliases: dict[str, str] = {}
+    prices: dict[str, PriceRow] = {}
 
     @property
     def spoken(self) -> tuple[Dialect, ...]:
@@ -80,6 +97,13 @@ class UpstreamRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
                 return name.replace("*", found)
         patterns = [pattern for pattern in self.models if pattern != "*" or not explicitly]
         return model if any(_matched(pattern, model) is not None for pattern in patterns) else None
+
+    def price(self, model: str, price: Price) -> Price:
+        """The price of a model there, which has `price` in the model table. A name without a star goes first."""
+        for pattern, own in sorted(self.prices.items(), key=lambda one: "*" in one[0]):
+            if _matched(pattern, model) is not None:
+                return replace(price, **msgspec.to_builtins(own))
+        return price
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,11 +153,13 @@ class _Target:
     account: str
     model: str
     dialect: Dialect
+    row: UpstreamRow | None = None
+    """Its row of the file, if it is of one."""
 
 
 def _target(row: UpstreamRow, model: str, dialect: Dialect) -> _Target:
     account = f"{row.url}#{blake2b(row.key.encode(), digest_size=8).hexdigest()}"
-    return _Target(row.name, row.url, row.key or "no-key", account, model, dialect)
+    return _Target(row.name, row.url, row.key or "no-key", account, model, dialect, row)
 
 
 class Upstreams:
@@ -176,6 +202,8 @@ class Upstreams:
     def _route(self, target: _Target) -> Route:
         dialect = target.dialect
         facts = replace(self._table.facts(target.model, _PROVIDERS[dialect]), name=target.model)
+        if target.row is not None:
+            facts = replace(facts, price=target.row.price(target.model, facts.price))
         if target.url not in self._connections:
             self._connections[target.url] = Upstream(target.provider, target.url, self._timeout)
         connection = self._connections[target.url]
