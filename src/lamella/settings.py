@@ -140,6 +140,10 @@ class Settings(EngineSettings, BaseSettings):
     gateway_usage: bool = Field(
         True, description="Ask for the usage of clients' Chat streams. It is taken out again for who did not ask."
     )
+    gateway_storage: Literal["full", "hashes", "off"] = Field(
+        "full",
+        description="What is stored of clients' requests: all, digests and no text, or nothing. A key may differ.",
+    )
     gateway_loops: Literal["warn", "refuse"] = Field(
         "warn", description="What happens to a client that loops: it is shown, or also refused until it stops."
     )

@@ -400,7 +400,8 @@ export interface Diagnosis {
 
 /**
  * The first difference between two windows: the old segment at this place, the new one (`now`), and the text
- * around the byte in both. `after_cached_prefix`: the difference costs nothing.
+ * around the byte in both. `span` is the number of bytes within which the first different one is: 1, or more
+ * if only digests are stored. `after_cached_prefix`: the difference costs nothing.
  */
 export interface Difference {
   segment: string
@@ -410,6 +411,7 @@ export interface Difference {
   now: string | null
   block: number
   byte: number
+  span: number
   before: string
   after: string
   reordered: boolean

@@ -38,7 +38,7 @@ from lamella.chat.message import ExecutionRequest
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS, by_name
 from lamella.context.system_prompt import STATIC_SECTIONS, static_text
-from lamella.core.access import LOCAL_USER, Identity
+from lamella.core.access import LOCAL_USER, Identity, LineStorage
 from lamella.core.caching import CacheEntries
 from lamella.core.clock import Clock, SystemClock
 from lamella.core.errors import ConfigurationError, InvalidRequest, LamellaError, StoreFailed
@@ -351,6 +351,7 @@ async def _gateway(
         upstreams.names(),
         adds_markers=settings.gateway_markers,
         asks_for_usage=settings.gateway_usage,
+        storage=LineStorage(settings.gateway_storage),
         refuses_loops=settings.gateway_loops == "refuse",
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from lamella.app.extensions import registered_wires
+from lamella.cache.hashed import is_hashed
 from lamella.cache.why import Why
 from lamella.core.errors import StoreFailed
 from lamella.core.json import Json, decode, decode_object, digest
@@ -198,12 +199,15 @@ def _text(value: Json) -> str:
 def stored_body(record: RequestRecord, blocks: Sequence[StoredBlock]) -> dict[str, object]:
     """The JSON body that was sent; raises `StoreFailed` for an unknown wire.
 
-    Of a request that may not be read any more, or whose body has expired, it is a sentence that says so.
+    Of a request that may not be read any more, whose body has expired, or of which only digests are stored, it is a
+    sentence that says so.
     """
     if record.withheld:
         return {"withheld": WITHHELD_REQUEST}
     if record.expired is not None:
         return {"expired": record.expired.say("The body of this request")}
+    if any(is_hashed(block.data) for block in blocks):
+        return {"hashed": "Only digests of this request are stored, as the key of its client says."}
     wire = tuple(
         WireBlock(block.level, block.role, decode_object(block.data), block.data, block.digest, "", markable=True)
         for block in blocks

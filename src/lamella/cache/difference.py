@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
 
+from lamella.cache.hashed import PIECE, common, is_hashed
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.json import Json, decode, encode
 from lamella.core.models import EFFORT_SUBJECT as EFFORT
@@ -49,6 +50,7 @@ class Difference:
     `segment` is the old segment at this place; `now` is the new one, None if the window ends before it. `was` and
     `becomes` are the old and new text around that byte, "" if the bytes are not stored. `reordered`: the same blocks in
     another order. `tool` is the name of the tool that the block describes, or of the first that differs in it, or "".
+    `span` is the number of bytes within which the first different one is: 1, or more if only digests are stored.
     """
 
     segment: StoredSegment
@@ -59,6 +61,7 @@ class Difference:
     becomes: str = ""
     reordered: bool = False
     tool: str = ""
+    span: int = 1
 
 
 def difference(before: RequestRecord, request: RequestRecord, data: Mapping[str, bytes]) -> Difference | None:
@@ -99,9 +102,12 @@ def _inside(old: StoredSegment, new: StoredSegment | None, block: int, data: Map
     at = next((i for i, (a, b) in pairs if a != b), min(len(old.blocks), len(mine)))
     was = data.get(old.blocks[at], b"") if at < len(old.blocks) else b""
     becomes = data.get(mine[at], b"") if at < len(mine) else b""
-    byte = _common(was, becomes)
+    is_rough = is_hashed(was) or is_hashed(becomes)
+    byte = common(was, becomes) if is_rough else _common(was, becomes)
     reordered = new is not None and sorted(old.blocks) == sorted(mine)
     added = set(old.blocks) < set(mine)
+    if is_rough:
+        return Difference(old, new, block + at, byte, reordered=reordered, span=PIECE)
     is_list = old.kind == "tools"
     tool = _tool_of((becomes if added else was) or was or becomes) if is_list else _tool_within(was, becomes)
     return Difference(old, new, block + at, byte, _around(was, byte), _around(becomes, byte), reordered, tool)
@@ -249,7 +255,9 @@ def places(difference: Difference) -> Iterator[str]:
     if difference.tool:
         yield f"tool {difference.tool}"
     yield f"block {difference.block}"
-    if difference.was or difference.becomes:
+    if difference.span > 1:
+        yield f"bytes {difference.byte} to {difference.byte + difference.span - 1}"
+    elif difference.was or difference.becomes:
         yield f"byte {difference.byte}"
 
 

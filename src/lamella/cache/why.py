@@ -365,7 +365,7 @@ def _changed(evidence: Evidence, before: RequestRecord, read: int, edited: _Foun
 
 
 def _where(difference: Difference) -> str:
-    known = f" ({', '.join(places(difference))})" if difference.was or difference.becomes else ""
+    known = f" ({', '.join(places(difference))})" if difference.was or difference.becomes or difference.span > 1 else ""
     return f"from “{difference.segment.label}” on the window is another{known}"
 
 

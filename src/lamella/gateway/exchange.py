@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from lamella.cache.why import Why
+from lamella.core.access import LineStorage
 from lamella.core.errors import LamellaError
 from lamella.core.json import decode_in_pieces
 from lamella.core.models import ModelFacts
@@ -64,6 +65,8 @@ class Exchange:
     route: Route
     body: bytes
     at: datetime
+    storage: LineStorage = LineStorage.FULL
+    """What is stored of it."""
     added: tuple[Marker, ...] = ()
     """The markers that were added here."""
     hides_usage: bool = False
@@ -87,7 +90,7 @@ class Exchange:
     def keep(self, data: bytes) -> None:
         """Keep a copy of a piece of the answer."""
         self.size += len(data)
-        if self.size <= MAX_COPY_BYTES:
+        if self.size <= MAX_COPY_BYTES and self.storage is not LineStorage.OFF:
             self.answer.append(data)
 
     @property

@@ -13,14 +13,24 @@ from dataclasses import dataclass, replace
 from lamella.agent.container import OpenStep
 from lamella.agent.request import zones_of
 from lamella.cache.difference import CLIENT
+from lamella.cache.hashed import hashed
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import Facts, Plan, predicted
 from lamella.cache.window import Chain, chain, window_of
 from lamella.core.errors import LamellaError
+from lamella.core.json import Json, digest, encode_sorted
 from lamella.core.messages import Step, StopReason, Text, ToolResult
-from lamella.core.models import Markers
+from lamella.core.models import OFF, Markers
 from lamella.core.prompt import Kind, Marker, Ttl
-from lamella.core.records import Line, NewRequest, RequestRecord, StoredBlock, StoredMarker
+from lamella.core.records import (
+    Line,
+    NewRequest,
+    ObservedRequest,
+    RequestRecord,
+    StoredBlock,
+    StoredMarker,
+    StoredSegment,
+)
 from lamella.core.tokens import Usage
 from lamella.gateway.dialects import ObservedWindow, effort_of, salts_of, text_of
 from lamella.gateway.exchange import Exchange
@@ -208,6 +218,54 @@ class Observation:
         fresh = [block for group in self.window.groups[shared:] for block in group]
         blocks = {b.digest: StoredBlock(b.digest, b.level, b.role, b.data) for b in fresh}
         return NewRequest(record, before.id if before is not None and shared else None, shared, tuple(blocks.values()))
+
+
+def without_text(observed: ObservedRequest) -> ObservedRequest:
+    """The same rows with digests, lengths, places and figures alone: no text of the body or of the answer."""
+    request = observed.request
+    error, effort = request.record.error, request.record.thinking_effort
+    record = replace(
+        request.record,
+        head={name: _digest_of(value) for name, value in request.record.head.items()},
+        thinking_effort=effort if effort in _EFFORTS else str(_digest_of(effort)),
+        notes=(),
+        segments=tuple(_segment_without_text(segment) for segment in request.record.segments),
+        error={**error, "message": NOT_STORED, "hint": None, "param": None} if error is not None else None,
+    )
+    blocks = [replace(one, role=_role(one.role), data=hashed(one.data)) for one in request.blocks]
+    step = replace(observed.step, parts=()) if observed.step is not None else None
+    begins = "" if observed.begins is not None else None
+    new = replace(request, record=record, blocks=blocks)
+    return replace(observed, begins=begins, title=NOT_STORED, step=step, results=(), request=new)
+
+
+NOT_STORED = "No text is stored"
+"""Stands for what a key with hashes does not store."""
+
+_EFFORTS = frozenset({OFF, "none", "minimal", "low", "medium", "high", "xhigh", "max"})
+_ROLES = frozenset({"user", "assistant", "system", "developer", "tool", "instructions"})
+
+
+def _role(role: str) -> str:
+    """A role of the vendors' APIs; a word of the client's own is text."""
+    return role if role in _ROLES else "other"
+
+
+def _segment_without_text(segment: StoredSegment) -> StoredSegment:
+    before, bracket, role = segment.label.partition(" (")
+    return replace(segment, label=f"{before} ({_role(role.rstrip(')'))})") if bracket else segment
+
+
+def _digest_of(value: Json) -> Json:
+    """A setting of a request as it is compared with that of another: a number as it is, all else as its digest."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return {"digest": digest(encode_sorted(value).encode())}
+
+
+def hashed_session(session: str) -> str:
+    """The name of a session of which no text is stored."""
+    return f"hashed_{digest(session.encode())[:16]}"
 
 
 def keys_of(window: ObservedWindow, exchange: Exchange, calibration: float) -> tuple[Chain, Facts]:

@@ -22,6 +22,7 @@ from lamella.cache.ledger import Ledger
 from lamella.cache.planner import note_billed, note_written
 from lamella.cache.why import Evidence, Why, why
 from lamella.context.layouts import DEFAULT
+from lamella.core.access import LineStorage
 from lamella.core.clock import Clock
 from lamella.core.errors import ClientLoops, LamellaError, NotFound
 from lamella.core.ids import Ids
@@ -35,7 +36,7 @@ from lamella.gateway.exchange import BlockWeights, Exchange, Recorded, window_of
 from lamella.gateway.issued import IssuedResponses
 from lamella.gateway.loops import AnsweredRequest, LoopWatch, told
 from lamella.gateway.matching import Match, Relation, match, title_of_message
-from lamella.gateway.observed import Observation, keys_of, step_of_answer, text_of_answer, usage_of_answer
+from lamella.gateway.observed import Observation, keys_of, step_of_answer, text_of_answer, usage_of_answer, without_text
 from lamella.storage import Store
 
 log = structlog.get_logger()
@@ -181,6 +182,8 @@ class LineRecorder:
         error = await asyncio.to_thread(read_answer, exchange, answer)
         observed = self._observed(seen, answer, error)
         observed = self._with_alarm(seen, observed, answer)
+        if exchange.storage is LineStorage.HASHES:
+            observed = without_text(observed)
         await self._store.lines.add_request(exchange.caller, observed)
         explained = await self._explain(exchange, observed, before)
         line = observed.line

@@ -15,6 +15,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
+from lamella.core.access import Identity, LineStorage
 from lamella.core.clock import Clock
 from lamella.core.errors import (
     ClientLoops,
@@ -25,7 +26,6 @@ from lamella.core.errors import (
     ProviderTimeout,
 )
 from lamella.core.json import Json, fields_but
-from lamella.core.records import Caller
 from lamella.gateway.across import (
     ESTIMATE_HEADER,
     CrossedAnswer,
@@ -43,6 +43,7 @@ from lamella.gateway.exchange import Exchange, Route
 from lamella.gateway.issued import IssuedResponses
 from lamella.gateway.loops import SILENCE
 from lamella.gateway.matching import client_of, session_of
+from lamella.gateway.observed import hashed_session
 from lamella.gateway.recorder import LONG_BYTES, LineRecorder
 from lamella.gateway.translation import Translation
 from lamella.llm.failures import of_status
@@ -92,11 +93,11 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         parts: GatewayParts = scope["state"]["gateway"]
-        caller: Caller = scope["state"]["identity"].caller
+        identity: Identity = scope["state"]["identity"]
         sent = Sent(send)
         try:
             body = await read_body(request)
-            exchange = await self._exchange(request, body, caller, parts)
+            exchange = await self._exchange(request, body, identity, parts)
         except ClientDisconnect:
             return
         except LamellaError as error:
@@ -104,14 +105,18 @@ class Gateway:
             return
         await self._relay(request, exchange, parts, sent)
 
-    async def _exchange(self, request: Request, body: bytes, caller: Caller, parts: GatewayParts) -> Exchange:
+    async def _exchange(self, request: Request, body: bytes, identity: Identity, parts: GatewayParts) -> Exchange:
         fields = fields_of(body)
         model = _model_of(fields)
         route = await parts.find(self._dialect, model)
         body = body if route.model == model else with_model(body, route.model)
         agent = request.headers.get("user-agent", "")
+        storage = identity.options.storage or parts.storage
         session = session_of(request.headers, fields)
-        made = Exchange(caller, route.dialect, client_of(agent), session, route, body, parts.clock.now())
+        if session is not None and storage is LineStorage.HASHES:
+            session = hashed_session(session)
+        client, now = client_of(agent), parts.clock.now()
+        made = Exchange(identity.caller, route.dialect, client, session, route, body, now, storage)
         if route.dialect is not self._dialect:
             made.translation = await self._translated(body, model, route)
             made.body = made.translation.body
@@ -153,7 +158,7 @@ class Gateway:
         finally:
             relaying.cancel()
             leaving.cancel()
-            if self._records:
+            if self._records and exchange.storage is not LineStorage.OFF:
                 parts.recorder.take(exchange)
 
     async def _pass(self, request: Request, exchange: Exchange, sent: Sent, issued: IssuedResponses) -> None:
@@ -230,6 +235,8 @@ class GatewayParts:
     """Whether a Messages request without markers gets some."""
     asks_for_usage: bool = True
     """Whether a Chat stream is asked for its bill."""
+    storage: LineStorage = LineStorage.FULL
+    """What is stored of the requests of a client whose key does not say."""
     refuses_loops: bool = False
     """Whether requests of a client that loops are refused."""
 

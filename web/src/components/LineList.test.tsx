@@ -55,6 +55,7 @@ it('shows what stood there and what stands there now', () => {
     now: 'tools',
     block: 1,
     byte: 1141,
+    span: 1,
     before: 'by <Ann> at noon',
     after: 'by <Bob> at noon',
     reordered: false,

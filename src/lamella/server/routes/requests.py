@@ -158,7 +158,8 @@ class WhyObject(Object, kw_only=True):
 
 class DifferenceObject(Object, kw_only=True):
     """The first difference between two windows: the old segment at this place, the new one (`now`), and the text around
-    the byte in both. `after_cached_prefix`: the difference costs nothing.
+    the byte in both. `span` is the number of bytes within which the first different one is: 1, or more if only digests
+    are stored. `after_cached_prefix`: the difference costs nothing.
     """
 
     segment: str
@@ -168,6 +169,7 @@ class DifferenceObject(Object, kw_only=True):
     now: str | None
     block: int
     byte: int
+    span: int
     before: str
     after: str
     reordered: bool
