@@ -43,7 +43,7 @@ EVERYTHING = "/{path:path}"
 """The path of the route that answers what no other route does."""
 
 
-def _allowed(request: Request) -> tuple[str, ...]:
+def methods_of(request: Request) -> tuple[str, ...]:
     """The methods of a path by all of its routes; none for a path that is nobody's."""
     found: set[str] = set()
     included = (getattr(route, "original_router", None) for route in request.app.router.routes)
@@ -75,7 +75,7 @@ def install(api: FastAPI) -> None:
 
     @api.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> Response:
-        allowed = _allowed(request) if error.status_code == 405 else ()
+        allowed = methods_of(request) if error.status_code == 405 else ()
         if error.status_code == 404 or (error.status_code == 405 and not allowed):
             return error_answer(NotFound(f"There is nothing at {request.url.path}."), request.scope)
         answer = error_answer(InvalidRequest(f"{error.detail}.", hint=FIELDS_HINT), request.scope, error.status_code)

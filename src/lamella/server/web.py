@@ -10,18 +10,19 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lamella import __version__
 from lamella.app.app import App
-from lamella.core.errors import NotFound, PayloadTooLarge
+from lamella.core.errors import PayloadTooLarge
 from lamella.server.authentication import Authentication, AuthenticationMiddleware, Identify, OriginGuard
 from lamella.server.doors import PATHS, add_doors
-from lamella.server.failures import EVERYTHING, error_answer, install
+from lamella.server.failures import EVERYTHING, error_answer, install, methods_of
 from lamella.server.frontends import Frontends
 from lamella.server.openapi import described
 from lamella.server.reference import POLICY as REFERENCE_POLICY
@@ -274,13 +275,13 @@ def _page(api: FastAPI, folder: Path) -> None:
         api.mount("/assets", StaticFiles(directory=folder / "assets"))
 
     @api.api_route(EVERYTHING, methods=["GET", "HEAD"], include_in_schema=False)
-    def page(path: str) -> Response:
+    def page(path: str, request: Request) -> Response:
         """The page for every address that is not the API's: the page reads the conversation from it.
 
         The files next to it are looked up by name in the folder: an address is never a path.
         """
         if path.startswith(("api/", "v1/")) or path in ("readyz", "metrics"):
-            raise NotFound(f"There is nothing at /{path}.")
+            raise HTTPException(405 if methods_of(request) else 404, "Method Not Allowed")
         there = {file.name: file for file in folder.iterdir() if file.is_file()} if folder.is_dir() else {}
         if path in there and path != INDEX:
             return FileResponse(there[path])

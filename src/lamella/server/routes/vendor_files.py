@@ -133,7 +133,7 @@ async def _must_be_file(store: Store, caller: Caller, file_id: str | None, param
         return
     try:
         await store.files.file(caller, file_id)
-    except NotFound:
+    except (NotFound, InvalidRequest):  # also one with a NUL
         raise InvalidRequest(
             f"“{file_id[:80]}” is no file in this list.", hint="Send the id of a file of the page before.", param=param
         ) from None
