@@ -448,3 +448,17 @@ async def test_why_names_what_differs_in_the_bytes_that_the_provider_saw(
         newest = (await requests(client, line))[-1]
         why = await client.get(f"/requests/{newest['id']}/why")
     assert "an earlier message was edited" in json.dumps(why)
+
+
+@PAIRS
+async def test_a_prompt_that_is_too_long_is_told_in_the_words_that_clients_look_for(
+    client: ServerClient, upstream: UpstreamServer, wire: str, spoken: str
+) -> None:
+    upstream.status, upstream.headers = 400, [("content-type", "application/json")]
+    said = "prompt is too long: 210342 tokens > 200000 maximum" if spoken == "messages" else "context_length_exceeded"
+    upstream.pieces = [json.dumps(ERRORS[spoken](said)).encode()]
+    told = (await client.http.post(PATHS[wire], json=BODIES[wire])).json()["error"]
+    if wire == "messages":
+        assert told["message"].startswith("prompt is too long: ")
+    else:
+        assert told["code"] == "context_length_exceeded"

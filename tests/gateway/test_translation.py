@@ -17,7 +17,7 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.json import decode_object
 from lamella.gateway.canonical import wrapped_seal
 from lamella.gateway.dialects import Dialect
-from lamella.gateway.translation import Translation, plain_name, translated
+from lamella.gateway.translation import NO_USER, Translation, plain_name, translated
 from lamella.llm.model_table import facts
 from lamella.llm.responses_wire import ReasoningSeal
 
@@ -274,14 +274,13 @@ def test_a_name_that_changes_stays_apart_from_others_and_comes_back() -> None:
 def test_an_id_that_the_upstream_refuses_is_the_same_in_call_and_result() -> None:
     id = "functions.read:0" * 5
     call = {"id": id, "type": "function", "function": {"name": "Read", "arguments": "{}"}}
-    body = {
-        "messages": [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": id, "content": "x"}]
-    }
+    history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": [call]}]
+    body = {"messages": [*history, {"role": "tool", "tool_call_id": id, "content": "x"}]}
     made = across(CHAT, MESSAGES, body)
-    [answer, results] = sent(made)["messages"]
+    [_, answer, results] = sent(made)["messages"]
     assert answer["content"][0]["id"] == results["content"][0]["tool_use_id"] != id
     assert (
-        "message 1 and 1 more: the id of a call is not one that the upstream takes, and is sent as another"
+        "message 2 and 1 more: the id of a call is not one that the upstream takes, and is sent as another"
         in made.notes
     )
 
@@ -437,3 +436,54 @@ def test_a_pdf_is_a_document_a_file_or_an_input_file() -> None:
     assert there["input"][0]["content"] == [{"type": "input_file", "file_url": "https://a.example/a.pdf"}]
     with pytest.raises(InvalidRequest, match="message 1: a PDF at an address"):
         across(MESSAGES, CHAT, {"max_tokens": 9, "messages": [at]})
+
+
+# What another vendor would refuse
+
+
+@pytest.mark.parametrize("target", [MESSAGES, CHAT])
+def test_results_that_come_later_follow_their_calls(target: Dialect) -> None:
+    calls = [{"type": "function_call", "call_id": id, "name": "Read", "arguments": "{}"} for id in ("a", "b")]
+    results = [{"type": "function_call_output", "call_id": id, "output": f"of {id}"} for id in ("a", "b")]
+    later = {"role": "user", "content": "Wait"}
+    items = [
+        {"role": "user", "content": "Hi"},
+        *calls,
+        results[0],
+        later,
+        results[1],
+        {"role": "user", "content": "Go"},
+    ]
+    made = across(RESPONSES, target, {"input": items})
+    found = sent(made)["messages"]
+    if target is CHAT:
+        assert [one.get("content") for one in found] == ["Hi", None, "of a", "of b", "Wait", "Go"]
+    else:
+        kinds = [[block["type"] for block in one["content"]] for one in found]
+        assert kinds == [["text"], ["tool_use"] * 2, ["tool_result", "tool_result", "text", "text"]]
+    assert "message 5: results that came later follow their calls" in made.notes
+    plain = across(RESPONSES, target, {"input": [items[0], *calls, *results, later]})
+    assert not [note for note in plain.notes if "came later" in note]
+
+
+def test_a_conversation_that_does_not_begin_with_the_user_gets_a_message_that_stands_for_it() -> None:
+    stands = {"role": "user", "content": [{"type": "text", "text": NO_USER}]}
+    first = {"role": "assistant", "content": "Hello"}
+    said = {"role": "assistant", "content": [{"type": "text", "text": "Hello"}]}
+    empty = {"role": "user", "content": ""}
+    assert chat_to_messages(first)["messages"] == [stands, said]
+    assert chat_to_messages(empty, first)["messages"] == [stands, said]
+    assert chat_to_messages({"role": "system", "content": "S"})["messages"] == [stands]
+    assert chat_to_messages()["messages"] == []
+    assert sent(across(MESSAGES, CHAT, {"max_tokens": 9, "messages": [first]}))["messages"] == [first]
+
+
+def test_a_limit_below_the_least_of_responses_is_raised() -> None:
+    made = across(MESSAGES, RESPONSES, {"max_tokens": 1, "messages": [], "thinking": {"type": "adaptive"}})
+    assert sent(made)["max_output_tokens"] == 16
+    assert "max_tokens: 16 is the least" in made.notes
+
+
+def test_a_second_tool_of_one_name_is_for_the_upstream_to_refuse() -> None:
+    tool = {"type": "function", "function": {"name": "Read", "parameters": SCHEMA}}
+    assert [one["name"] for one in chat_to_messages(tools=[tool, tool])["tools"]] == ["Read", "Read"]

@@ -241,7 +241,7 @@ def asked_thinking(facts: ModelFacts, effort: str, max_output: int) -> Requested
         case Thinking.BUDGET:
             return _budget(facts, wanted, room)
         case Thinking.ADAPTIVE | Thinking.ALWAYS if wanted:
-            return _level(facts, effort, min(wanted, room))
+            return _level(facts, effort, max(1, min(wanted, room)))
         case Thinking.ADAPTIVE:
             return RequestedThinking(without=True)
         case Thinking.ALWAYS:

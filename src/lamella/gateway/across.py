@@ -19,7 +19,7 @@ import msgspec
 
 from lamella.core import deltas
 from lamella.core.deltas import Delta
-from lamella.core.errors import InvalidRequest, ProviderError
+from lamella.core.errors import InvalidRequest, ProviderContextOverflow, ProviderError
 from lamella.core.json import Json, decode_in_pieces, decode_object, digest, encode
 from lamella.core.models import ModelFacts
 from lamella.gateway.answers import EVENT_STREAM, READERS, events_of, json_or_text
@@ -39,6 +39,9 @@ CHANGES_HEADER = "x-lamella-changes"
 
 ESTIMATE_HEADER = "x-lamella-estimate"
 """In a count: `true` if it was estimated here."""
+
+TOO_LONG = "prompt is too long"
+"""Anthropic's words, by which Claude Code notices that it has to compact."""
 
 _LONGEST_HEADER = 1_000
 _PREFIXES = {Dialect.MESSAGES: "msg", Dialect.CHAT: "chatcmpl", Dialect.RESPONSES: "resp"}
@@ -165,7 +168,10 @@ class CrossedAnswer:
         data = b"".join(self._collected)
         retry_after = self._upstream.get("retry-after")
         error = of_status(self._provider, self.status, json_or_text(data), "", retry_after)
-        return error_body(self._translation.caller, error, status=self.status)
+        if isinstance(error, ProviderContextOverflow) and self._translation.caller is Dialect.MESSAGES:
+            error.message = f"{TOO_LONG}: {error.message}"
+        error.hint = None  # it is for the operator of this server
+        return error_body(self._translation.caller, error, self.status)
 
     @property
     def _provider(self) -> str:

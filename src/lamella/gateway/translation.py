@@ -12,7 +12,7 @@ could not be carried as it was is a note. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, assert_never
@@ -25,6 +25,7 @@ from lamella.core.prompt import (
     Lifetime,
     Marker,
     PromptMessage,
+    Role,
     Segment,
     ToolSpec,
     Ttl,
@@ -32,7 +33,7 @@ from lamella.core.prompt import (
     WireRequest,
     Zone,
 )
-from lamella.gateway.canonical import INSTRUCTIONS, ClientRequest, arguments_of, is_object
+from lamella.gateway.canonical import INSTRUCTIONS, SYSTEM_CLOSE, SYSTEM_OPEN, ClientRequest, arguments_of, is_object
 from lamella.gateway.client_settings import ClientSettings, refused
 from lamella.gateway.dialects import PLACED, Dialect
 from lamella.gateway.reading import read_request
@@ -52,6 +53,16 @@ _WIRES: Mapping[Dialect, Any] = {
     Dialect.RESPONSES: responses_wire,
 }
 MOST_MARKERS = 4
+LEAST_RESPONSE = 16
+"""The smallest limit of an answer that Responses takes."""
+
+BEGINNING = -2
+"""In place of a message's number: one that stands for the user's first."""
+
+NO_USER = f"{SYSTEM_OPEN}\nThe conversation begins with no message of the user.\n{SYSTEM_CLOSE}"
+_Kept = tuple[int, Role, list[tuple[int, Part]]]
+"""A message's number, its role, and the parts that are sent, each with its place."""
+
 _NEAREST = {"minimal": "low", "xhigh": "high", "max": "high"}
 """Efforts that not every vendor has, and the nearest that all have."""
 
@@ -125,16 +136,41 @@ class _Fitting:
         system = self._kept(INSTRUCTIONS, PromptMessage("system", tuple(map(Text, request.instructions))))
         made: list[WireBlock] = [*self._wire.blocks_of(_segment("tools", tools=tools))]
         ends: dict[tuple[int, int], int] = {}
-        numbered = [(INSTRUCTIONS, system), *((n, self._kept(n, one)) for n, one in enumerate(request.messages))]
-        for number, kept in numbered:
-            message = PromptMessage(
-                request.messages[number].role if number >= 0 else "system", tuple(part for _, part in kept)
-            )
-            new = list(self._wire.blocks_of(_segment(f"message {number}", message, fixed=number < 0)))
+        messages = [(n, one.role, self._kept(n, one)) for n, one in self._ordered(request.messages)]
+        for number, role, kept in [(INSTRUCTIONS, "system", system), *self._begun(messages, made or system)]:
+            message = PromptMessage(role, tuple(part for _, part in kept))
+            new = list(self._wire.blocks_of(_segment(f"message {number}", message, fixed=number == INSTRUCTIONS)))
             if len(new) == len(kept):
                 ends |= {(number, place): len(made) + n for n, (place, _) in enumerate(kept)}
             made += new
         return tuple(made), self._markers(request, made, ends)
+
+    def _ordered(self, messages: Sequence[PromptMessage]) -> list[tuple[int, PromptMessage]]:
+        """The messages with results directly after their calls. Only Responses lets others stand between them."""
+        numbered = list(enumerate(messages))
+        if self._dialect is Dialect.RESPONSES:
+            return numbered
+        found: list[tuple[int, PromptMessage]] = []
+        while numbered:
+            number, message = numbered.pop(0)
+            found.append((number, message))
+            calls = {part.id for part in message.parts if isinstance(part, ToolCall)}
+            late = [one for one in numbered if calls and _answers(one[1], calls)]
+            if late != numbered[: len(late)]:
+                self._change(f"message {late[-1][0] + 1}", "results that came later follow their calls")
+            found += late
+            numbered = [one for one in numbered if one not in late]
+        return found
+
+    def _begun(self, messages: list[_Kept], before: Sequence[object]) -> list[_Kept]:
+        """The messages, of which the first is the user's: Anthropic refuses others. What follows the first does not
+        matter, so that requests which go on keep their beginning.
+        """
+        is_users = bool(messages) and messages[0][1] != "assistant" and bool(messages[0][2])
+        if self._dialect is not Dialect.MESSAGES or is_users or not (messages or before):
+            return messages
+        self._change("messages", "the user's first message is missing, and one in tags stands for it")
+        return [(BEGINNING, "user", [(0, Text(NO_USER))]), *messages]
 
     def _tool(self, number: int, tool: ToolSpec) -> ToolSpec:
         return replace(tool, name=self._name(f"tools.{number}", tool.name))
@@ -244,6 +280,9 @@ class _Fitting:
 
     def _limit(self, settings: ClientSettings, facts: ModelFacts) -> int | None:
         limit = settings.max_output
+        if limit is not None and limit < LEAST_RESPONSE and self._dialect is Dialect.RESPONSES:
+            self._change("max_tokens", f"{LEAST_RESPONSE} is the least")
+            return LEAST_RESPONSE
         if limit is None and self._dialect is Dialect.MESSAGES:
             self._change("max_tokens", f"the caller set none: the model's {facts.max_output}")
             return facts.max_output
@@ -344,6 +383,11 @@ def _responses_thinking(asked: RequestedThinking, facts: ModelFacts) -> dict[str
         return {}
     effort = {"effort": asked.level} if asked.level else {}
     return {"include": ["reasoning.encrypted_content"], "reasoning": {**effort, "summary": "auto"}}
+
+
+def _answers(message: PromptMessage, calls: Collection[str]) -> bool:
+    """Whether a message has the result of one of these calls."""
+    return any(isinstance(part, ToolResult) and part.call_id in calls for part in message.parts)
 
 
 def _calls_without_thinking(messages: Sequence[PromptMessage], is_native: Any) -> bool:
