@@ -240,7 +240,7 @@ async def test_a_tool_of_the_client_is_handed_out_and_its_result_goes_on_with_th
         assert after[: len(before)] == before
     assert sent[3].count(sent[3][-1]) == 1
     [line] = (await app.store.lines.lines(LOCAL_OWNER, ALL)).data
-    assert (line.turns, line.requests) == (3, 4)
+    assert (line.turns, line.requests) == (2, 4)
 
 
 @APIS

@@ -8,6 +8,7 @@ own. These conversations are listed with those of other clients.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from lamella.core.clock import Clock
 from lamella.core.counting import count_tokens
 from lamella.core.errors import HeadMoved, InvalidRequest, LamellaError, NotFound, TurnInProgress
 from lamella.core.ids import Ids
+from lamella.core.json import digest
 from lamella.core.messages import AnswerPart, Image, Step, StopReason, Text, ToolCall, ToolResult, ToolSpec
 from lamella.core.records import (
     UNCHANGED,
@@ -50,8 +52,11 @@ PREFIX = "agent:"
 PICTURE_ONLY = "(See the picture.)"
 """The text of a message that has pictures alone."""
 
+STOPS_WITHIN = 5.0
+"""Seconds that a request waits for a turn of its conversation that stops."""
+
 AGAIN_WITHIN = timedelta(minutes=10)
-"""A history without an answer that comes again within this time is the same request once more."""
+"""A history without an answer that the same program sends again within this time is the same request once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,13 @@ class AgentRequest:
     tools: tuple[ToolSpec, ...] = ()
     model: str = ""
 
+    @property
+    def opening(self) -> str:
+        """The key of a request without an answer in it, by program, API and session; "" for others."""
+        opening = self.history.opening
+        told = (opening, self.client, self.dialect, self.session or "")
+        return digest(*(part.encode() for part in told)) if opening else ""
+
 
 @dataclass(frozen=True, slots=True)
 class BegunAnswer:
@@ -162,6 +174,7 @@ class AgentModels:
             place, end = known
             imported, newest = _split(request.history.after(end))
             start = _Start(agent, place.conversation_id, place.place, imported, newest)
+            await self._let_stop(identity.caller, place.conversation_id)
             try:
                 return await self._begin(identity, request, start)
             except (TurnInProgress, HeadMoved):
@@ -172,6 +185,14 @@ class AgentModels:
         except LamellaError:
             await self.chat.delete(identity.caller, start.conversation_id)
             raise
+
+    async def _let_stop(self, caller: Caller, conversation_id: str) -> None:
+        """Wait for a turn that stops: its client left, and sends its request again."""
+        running = (await self.store.conversations.conversation(caller, conversation_id)).running_turn
+        if running is not None and self.chat.is_stopping(running):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOPS_WITHIN):
+                    await self.chat.rest(conversation_id)
 
     async def begin_in(
         self, identity: Identity, request: AgentRequest, conversation_id: str | None, after: str | Unchanged = UNCHANGED
@@ -222,7 +243,7 @@ class AgentModels:
 
     async def _known(self, caller: Caller, agent: Agent, request: AgentRequest) -> tuple[AnswerPlace, int] | None:
         """The place of the newest answer that is known, and the number of messages up to it."""
-        answers, opening = request.history.answers, request.history.opening
+        answers, opening = request.history.answers, request.opening
         keys = [answer.key for answer in answers] or [opening]
         found = await self.store.histories.answers(caller, agent.id, keys)
         for answer in reversed(answers):
@@ -241,8 +262,8 @@ class AgentModels:
     async def _begin(self, identity: Identity, request: AgentRequest, start: _Start) -> BegunAnswer:
         caller, there = identity.caller, start.conversation_id
         turn_id = await self._sent(identity, there, await self._placed(caller, request, start))
-        if request.history.opening:
-            await self._keep(caller, start.agent, request.history.opening, there, Place())
+        if request.opening:
+            await self._keep(caller, start.agent, request.opening, there, Place())
         return BegunAnswer(request, there, turn_id, start.agent)
 
     async def _sent(self, identity: Identity, conversation_id: str, message: Message) -> str:

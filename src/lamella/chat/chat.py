@@ -111,6 +111,10 @@ class Chat:
         """Whether a turn runs in this process, or its follow-up does."""
         return self._mailboxes.is_settling(conversation_id)
 
+    def is_stopping(self, turn_id: str) -> bool:
+        """Whether a turn of this process was asked to stop and has not ended."""
+        return self._engine.stops.is_stopping(turn_id)
+
     @property
     def is_idle(self) -> bool:
         """Whether no turn runs in this process."""

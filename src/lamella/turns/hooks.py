@@ -64,6 +64,10 @@ class Stops:
         await self._look()
         return self._event(turn_id, None).is_set()
 
+    def is_stopping(self, turn_id: str) -> bool:
+        """Whether a turn that runs here was asked to stop, as far as this process knows."""
+        return turn_id in self._asked and self._event(turn_id, None).is_set()
+
     async def requested(self, turn_id: str, run_id: str | None = None) -> None:
         """Returns when the turn or run is asked to stop."""
         await self._event(turn_id, run_id).wait()

@@ -110,7 +110,7 @@ class LineRows(Rows):
             "run_id": turn.run.id,
             "at": turn.finished_at or turn.started_at,
             "requests": row["requests"] + len(ids),
-            "turns": row["turns"] + 1,
+            "turns": row["turns"] + bool(turn.text),  # results alone continue the turn before
             "cost": row["cost"] + turn.cost,
             **usage_row(usage_of(row) + turn.usage),
         }
