@@ -12,6 +12,7 @@ import pytest
 from lamella.app.accounts import LOCAL_IDENTITY
 from lamella.app.agent_models import AgentRequest, BegunAnswer, agent_models, found_agent
 from lamella.app.app import LOCAL_OWNER, App, open_app
+from lamella.commands.parse import TypedCommand
 from lamella.core.agents import Agent
 from lamella.core.errors import InvalidRequest, NotFound
 from lamella.core.json import encode_text
@@ -208,6 +209,88 @@ async def test_a_refused_request_leaves_no_conversation(app: App, agent: Agent, 
             await begun(app, named, messages)
     assert (await app.store.lines.lines(LOCAL_OWNER, ALL)).data == ()
     assert model.requests == []
+
+
+async def test_a_history_is_found_after_a_restart(model: ScriptedModel, tmp_path: Path) -> None:
+    model.then(calling(finding("c1", "HIDDEN RESULT")), saying("At noon."), saying("At one."))
+    places: list[str] = []
+    for messages in ([user("When?")], [user("When?"), assistant("At noon."), user("Sure?")]):
+        async with open_app(
+            read_settings(data=tmp_path / "kept"), models=ScriptedModels(model), more_tools=(WebSearch(),)
+        ) as app:
+            if not places:
+                await app.library.create_agent(LOCAL_OWNER, {"name": "Pilot", "prompt": "You know tides."})
+            turn = await asked(app, await app.agents.find(LOCAL_OWNER, "agent:pilot"), messages)
+            places.append(turn.conversation_id)
+    assert places[0] == places[1]
+    assert "HIDDEN RESULT" in texts(model, 2)
+
+
+async def test_a_compacted_conversation_goes_on_from_its_summary_though_its_client_sends_everything(
+    model: ScriptedModel, tmp_path: Path
+) -> None:
+    model.then(saying("Answer 0."), saying("Answer 1."), saying("# Summary\n\nTHE SUMMARY of it."))
+    history = [user("FIRST?"), assistant("Answer 0."), user("SECOND?"), assistant("Answer 1."), user("THIRD?")]
+    settings = read_settings(data=tmp_path / "compacted", keep_recent_tokens=0)
+    async with open_app(settings, models=ScriptedModels(model)) as app:
+        agent = (await app.library.create_agent(LOCAL_OWNER, {"name": "Pilot", "prompt": "You know tides."})).agent
+        await asked(app, agent, history[:1])
+        turn = await asked(app, agent, history[:3])
+        await app.chat.rest(turn.conversation_id)
+        await app.chat.orders.run(LOCAL_OWNER, turn.conversation_id, TypedCommand("compact", ""))
+        async with asyncio.timeout(30):
+            while len(await app.store.sessions.sessions(LOCAL_OWNER, turn.conversation_id)) < 2:
+                await asyncio.sleep(0.01)
+        model.then(saying("Answer 2."), saying("Edited."))
+        third = await asked(app, agent, history)
+        edited = await asked(app, agent, [*history[:2], user("ANOTHER SECOND?")])
+    assert {third.conversation_id, edited.conversation_id} == {turn.conversation_id}
+    for number, asked_last in ((3, "THIRD?"), (4, "ANOTHER SECOND?")):
+        sent = texts(model, number)
+        assert ("FIRST?" in sent, "THE SUMMARY" in sent, asked_last in sent) == (False, True, True)
+    assert "SECOND?" not in texts(model, 4).replace("ANOTHER SECOND?", "")
+
+
+async def test_a_request_that_comes_again_while_its_turn_stops_is_answered_in_the_same_conversation(
+    app: App, agent: Agent, model: ScriptedModel
+) -> None:
+    gate = Gate()
+    model.then(saying("Answer."), [gate, *saying("Slow.")], saying("Again."))
+    first = await asked(app, agent, [user("One?")])
+    history = [user("One?"), assistant("Answer."), user("Two?")]
+    slow = await begun(app, agent, history)
+    await gate.reached.wait()
+    await app.chat.stop(LOCAL_OWNER, slow.turn_id)
+    again = await asked(app, agent, history)
+    assert (again.conversation_id, again.run.answer) == (first.conversation_id, "Again.")
+
+
+async def test_no_model_is_asked_for_the_title_of_a_clients_conversation(model: ScriptedModel, tmp_path: Path) -> None:
+    model.then(saying("At noon."))
+    async with open_app(read_settings(data=tmp_path / "titled", titles=True), models=ScriptedModels(model)) as app:
+        made = await app.library.create_agent(LOCAL_OWNER, {"name": "Pilot", "prompt": "p"})
+        turn = await asked(app, made.agent, [user("When?")])
+        await app.chat.rest(turn.conversation_id)
+        conversation = await app.store.conversations.conversation(LOCAL_OWNER, turn.conversation_id)
+        assert await app.store.jobs.job(LOCAL_OWNER, "title", turn.conversation_id) is None
+    assert (conversation.title, len(model.requests)) == ("When?", 1)
+
+
+async def test_what_is_known_goes_with_its_conversation_and_with_its_agent(
+    app: App, agent: Agent, model: ScriptedModel
+) -> None:
+    model.then(*(saying(f"Answer {number}.") for number in range(3)))
+    first = await asked(app, agent, [user("One?")])
+    await app.chat.rest(first.conversation_id)
+    await app.chat.delete(LOCAL_OWNER, first.conversation_id)
+    history = [user("One?"), assistant("Answer 0."), user("Two?")]
+    second = await asked(app, agent, history)
+    path = await app.store.turns.path(LOCAL_OWNER, second.conversation_id)
+    assert [turn.user.text for turn in path] == ["One?", "Two?"]
+    keys = [answer.key for answer in read_history([*history, assistant("Answer 1.")]).answers]
+    assert len(await app.store.histories.answers(LOCAL_OWNER, agent.id, keys)) == 2
+    await app.store.library.delete_agent(LOCAL_OWNER, agent.id)
+    assert await app.store.histories.answers(LOCAL_OWNER, agent.id, keys) == {}
 
 
 # Names

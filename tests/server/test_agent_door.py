@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,15 +14,17 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from PIL import Image as Pillow
 
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.deltas import Closed, ReasoningDelta, TextDelta, UsageReported
 from lamella.core.errors import ProviderOverloaded, ProviderRateLimited
 from lamella.core.json import encode_text
 from lamella.core.messages import StopReason, ToolCall, TurnStatus
+from lamella.core.models import ImageRule
 from lamella.core.records import PageQuery
 from lamella.core.tokens import Usage
-from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import FACTS, Gate, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from scripted_tools import WebSearch, finding
@@ -197,6 +201,47 @@ async def test_limits_temperature_and_the_form_of_the_answer_are_followed(
     head = model.requests[0].head
     assert (head["max_tokens"], head["temperature"]) == (77, 0.2)
     assert "schema" in encode_text(head)
+
+
+SEEING = replace(FACTS, images=ImageRule(patch=28, longest_edge=1568, most=1600))
+
+
+def picture_of(api: str) -> dict[str, Any]:
+    """A user's message with a red square."""
+    data = BytesIO()
+    Pillow.new("RGB", (40, 30), (255, 0, 0)).save(data, "PNG")
+    given = b64encode(data.getvalue()).decode()
+    url, text = f"data:image/png;base64,{given}", "What is this?"
+    parts: dict[str, list[dict[str, Any]]] = {
+        "messages": [
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": given}},
+            {"type": "text", "text": text},
+        ],
+        "chat": [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": url}}],
+        "responses": [{"type": "input_text", "text": text}, {"type": "input_image", "image_url": url}],
+    }
+    return {"role": "user", "content": parts[api]}
+
+
+@APIS
+async def test_a_picture_is_shown_to_the_model_and_stored_once(tmp_path: Path, api: str) -> None:
+    model = ScriptedModel([saying("A red square."), saying("Red."), saying("Red, I said.")], SEEING)
+    async with served(read_settings(data=tmp_path), models=ScriptedModels(model)) as (app, client):
+        await client.post("/agents", {"name": "Pilot", "prompt": "You know tides."})
+        talk = speaks(client, api, more=[picture_of(api)])
+        assert text_of(api, await talk.post(), streams=False) == "A red square."
+        follow = [{"role": "assistant", "content": "A red square."}, {"role": "user", "content": "What colour?"}]
+        talk.more += follow
+        assert text_of(api, await talk.post(), streams=False) == "Red."
+        talk.more = [
+            {"role": "user", "content": "Another history."},
+            {"role": "assistant", "content": "Yes."},
+            *talk.more,
+        ]
+        assert text_of(api, await talk.post(), streams=False) == "Red, I said."
+        assert len((await app.store.files.files(LOCAL_OWNER, ALL)).data) == 1
+    for request in model.requests:
+        assert sum(block.value.get("type") == "image" for block in request.blocks) == 1
 
 
 # The client's own tools
