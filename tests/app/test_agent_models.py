@@ -239,7 +239,9 @@ async def test_a_compacted_conversation_goes_on_from_its_summary_though_its_clie
         await app.chat.rest(turn.conversation_id)
         await app.chat.orders.run(LOCAL_OWNER, turn.conversation_id, TypedCommand("compact", ""))
         async with asyncio.timeout(30):
-            while len(await app.store.sessions.sessions(LOCAL_OWNER, turn.conversation_id)) < 2:
+            while True:
+                if len(await app.store.sessions.sessions(LOCAL_OWNER, turn.conversation_id)) > 1:
+                    break
                 await asyncio.sleep(0.01)
         model.then(saying("Answer 2."), saying("Edited."))
         third = await asked(app, agent, history)
