@@ -188,6 +188,33 @@ async def test_instructions_hold_for_one_request(sdk: openai.AsyncOpenAI, model:
     assert b"no longer applies" in b"".join(block.data for block in model.requests[2].blocks)
 
 
+async def test_a_first_request_may_bring_its_history(sdk: openai.AsyncOpenAI, model: ScriptedModel, app: App) -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city":"Rome"}'}
+    history: Any = [
+        {"role": "developer", "content": "Be kind."},
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hi."},
+        {"role": "user", "content": "Is it warm in Rome?"},
+        call,
+    ]
+    model.then(saying("Yes, it is."), saying("You are welcome."))
+    first = await sdk.responses.create(model="scripted", input=[*history, output("c1", "sun")], tools=[WEATHER])
+    assert first.output_text == "Yes, it is."
+    assert first.conversation is not None
+    turns = await app.store.turns.path(LOCAL_OWNER, first.conversation.id)
+    assert [turn.user.text for turn in turns] == ["Hello", "Is it warm in Rome?"]
+    assert [len(turn.steps) for turn in turns] == [1, 2]
+    second = await sdk.responses.create(previous_response_id=first.id, input="Thanks", tools=[WEATHER])
+    assert second.output_text == "You are welcome."
+    earlier, later = model.requests
+    *kept, reminder = earlier.blocks
+    assert b"Be kind." in reminder.data, "what the developer says is a reminder of a turn that goes on"
+    assert list(later.blocks[: len(kept)]) == kept
+    with pytest.raises(openai.BadRequestError) as caught:
+        await sdk.responses.create(previous_response_id=first.id, input=[*history, {"role": "user", "content": "?"}])
+    assert caught.value.param == "input.2"
+
+
 async def test_several_items_are_one_message(sdk: openai.AsyncOpenAI, model: ScriptedModel, app: App) -> None:
     model.then(saying("I see."))
     picture = f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}"

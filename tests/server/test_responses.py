@@ -110,7 +110,8 @@ _PART = "input.0.content.0"
         ({"extra_body": {"lamella": {"models": ["a", "b"]}}}, "models"),
         ({"extra_body": {"lamella": {"mood": "good"}}}, "mood"),
         ({"metadata": {"lamella.body": "1"}}, "lamella"),
-        ({"input": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, "input.1"),
+        ({"input": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, "input"),
+        ({"input": [{"role": "assistant", "content": []}, {"role": "user", "content": "a"}]}, "input.0.content"),
     ],
 )
 async def test_what_this_server_does_not_do_is_said_and_not_passed_over(

@@ -15,7 +15,7 @@ from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.messages import ToolCall
 from lamella.core.packets import decode_packet
 from lamella.llm.scripted import Gate, ScriptedModel, calling, saying
-from lamella.server.routes.responses import ResponseWriter
+from lamella.server.routes.response_writer import ResponseWriter
 from lamella.server.testing import ServerClient
 
 pytestmark = pytest.mark.anyio

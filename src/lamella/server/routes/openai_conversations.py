@@ -5,7 +5,8 @@ https://platform.openai.com/docs/api-reference/conversations
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Response
@@ -16,18 +17,22 @@ from lamella.app.conversations import ConversationEdit, NewConversation
 from lamella.core.access import Identity
 from lamella.core.errors import InvalidRequest, NotFound, TurnInProgress
 from lamella.core.json import Json
+from lamella.core.messages import AnswerPart, Reasoning, Text, ToolCall
 from lamella.core.records import Conversation, PageQuery, TurnRecord
+from lamella.gateway.histories import NOTHING_SAID
 from lamella.server.objects import AnyObject
-from lamella.server.routes.conversation_items import (
-    items_of,
-    read_items,
-    remove_newest,
-    store_items,
-    turn_id_of,
-)
+from lamella.server.routes.added_items import is_imported, read_items, remove_newest, store_items
 from lamella.server.routes.openai_request import KEY_LENGTH, PAIRS, VALUE_LENGTH
-from lamella.server.routes.responses import Item, conversation_named
-from lamella.server.routes.stored_responses import Include, listed_items, no_cursor
+from lamella.server.routes.response_writer import Item
+from lamella.server.routes.responses import RESPONSE, TURN, conversation_named
+from lamella.server.routes.stored_responses import (
+    Include,
+    find_response,
+    input_items_of,
+    listed_items,
+    no_cursor,
+    whole_response,
+)
 from lamella.server.routing import JSON, Answers, IdempotencyKey, TheApp, TheIdentity, api_router
 
 router = api_router("/v1")
@@ -224,3 +229,48 @@ async def delete_item(conversation_id: str, item_id: str, app: TheApp, identity:
         )
     await remove_newest(app, identity, conversation, turn)
     return JSONResponse(openai_conversation(conversation))
+
+
+# Turns as items; `added_items.py` is the way back
+
+_ID = re.compile(r"[a-z]+_([0-9a-z]+)(?:_\w+)?", re.ASCII)
+
+
+def turn_id_of(item_id: str) -> str | None:
+    """The turn that an item is part of."""
+    found = _ID.fullmatch(item_id)
+    return TURN + found[1] if found is not None else None
+
+
+async def items_of(app: App, identity: Identity, turn: TurnRecord) -> list[Item]:
+    """The items of a turn, in order."""
+    said = [] if turn.text == NOTHING_SAID else input_items_of(turn)
+    if is_imported(turn):
+        return [*said, *_added_items(turn)]
+    _, fields = await find_response(app, identity, RESPONSE + turn.id.removeprefix(TURN), deleted=True)
+    response = await whole_response(app, identity, turn, fields)
+    return [*said, *response["output"]]
+
+
+def _added_items(turn: TurnRecord) -> Iterator[Item]:
+    suffix, block = turn.id.removeprefix(TURN), 0
+    for step in turn.steps:
+        for part in step.parts:
+            yield _item_of(part, f"{suffix}_{block}")
+            block += 1
+        for number, result in enumerate(step.results):
+            output = {"call_id": result.call_id, "output": result.content, "status": "completed"}
+            yield {"id": f"fco_{suffix}_{block}_{number}", "type": "function_call_output", **output}
+
+
+def _item_of(part: AnswerPart, place: str) -> Item:
+    match part:
+        case Text(text):
+            content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
+            made: Item = {"id": f"msg_{place}", "type": "message", "status": "completed", "role": "assistant"}
+            return {**made, "content": content}
+        case Reasoning(text):
+            return {"id": f"rs_{place}", "type": "reasoning", "summary": [{"type": "summary_text", "text": text}]}
+        case ToolCall(id, name, arguments):
+            call = {"call_id": id, "name": name, "arguments": arguments, "status": "completed"}
+            return {"id": f"fc_{place}", "type": "function_call", **call}

@@ -19,6 +19,9 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.json import Json, JsonObject
 from lamella.core.messages import ToolResult
 
+RESPONSE, TURN = "resp_", "turn_"
+"""A response is named as its turn, with another prefix."""
+
 INLINE = "inline_"
 """The beginning of the id that stands for a file of the body until it is stored."""
 
@@ -62,6 +65,28 @@ def read_input(value: Json) -> InputItems:
     for number, item in enumerate(value):
         _item(item if isinstance(item, Mapping) else {}, f"input.{number}", found)
     return found
+
+
+def with_history(value: Json) -> tuple[list[Json], Json]:
+    """The history in an input, and what is new in it: what follows the last answer or call, and what the developer or
+    the system says first.
+
+        user "Hi" · assistant "Hello." · user "And?"    the history is two items, and "And?" is new
+    """
+    if not isinstance(value, list):
+        return [], value
+    told = next((n for n, item in enumerate(value) if not _is_told(item)), len(value))
+    last = next((n for n in range(len(value) - 1, -1, -1) if not _is_new(value[n])), -1)
+    return (value[told : last + 1], [*value[:told], *value[last + 1 :]]) if last >= told else ([], value)
+
+
+def _is_told(item: Json) -> bool:
+    return isinstance(item, Mapping) and item.get("role") in ("system", "developer")
+
+
+def _is_new(item: Json) -> bool:
+    is_output = isinstance(item, Mapping) and item.get("type") == "function_call_output"
+    return is_output or _is_told(item) or (isinstance(item, Mapping) and item.get("role") == "user")
 
 
 def input_of(text: str, file_ids: Sequence[str], results: Sequence[ToolResult]) -> Json:

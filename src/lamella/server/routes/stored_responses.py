@@ -23,11 +23,10 @@ from lamella.core.messages import Attachment
 from lamella.core.records import StoredResponse, TurnRecord
 from lamella.gateway.forwarded import ForwardedAnswer
 from lamella.server.objects import AnyObject
+from lamella.server.routes.response_writer import Item, ResponseWriter
 from lamella.server.routes.responses import (
     RESPONSE,
     TURN,
-    Item,
-    ResponseWriter,
     is_own,
     no_response,
     written_events,

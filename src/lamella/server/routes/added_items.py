@@ -1,18 +1,15 @@
-"""Items of OpenAI's conversations as turns, and back.
+"""Items of OpenAI's API that are stored as turns: those that are added to a conversation, and a history that a first
+request brings.
 
 A user's message begins a turn. What follows it up to the next one are its steps: answers, thinking, calls of functions,
 and with their outputs the results of these calls. So a model reads items that were added as it reads its own turns.
 
     user "Hi" · assistant "Hello." · user "And?"    two turns; the second has no answer yet
-
-The items of a turn that a model answered here are those of its response. An id names its turn and a block in it, such
-as `msg_01m8…_0`; the user's message has the id of the turn.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lamella.app.app import App
@@ -23,66 +20,17 @@ from lamella.core.json import Json, JsonObject
 from lamella.core.messages import AnswerPart, Reasoning, Step, StopReason, Text, ToolCall, ToolResult, TurnStatus
 from lamella.core.records import Conversation, ImportedTurn, NewRun, NewTurn, TurnRecord
 from lamella.gateway.histories import NOTHING_SAID
-from lamella.server.routes.responses import RESPONSE, TURN, Item
-from lamella.server.routes.stored_responses import find_response, input_items_of, whole_response
+from lamella.server.routes.openai_items import TURN
 
 MOST_ITEMS = 20
 """So many items are added at once, as in OpenAI's API."""
 
-_ID = re.compile(r"[a-z]+_([0-9a-z]+)(?:_\w+)?", re.ASCII)
-
 _TAKEN = "Send messages of the user and the assistant, function calls and their outputs."
-
-
-def turn_id_of(item_id: str) -> str | None:
-    """The turn that an item is part of."""
-    found = _ID.fullmatch(item_id)
-    return TURN + found[1] if found is not None else None
-
-
-# From turns
-
-
-async def items_of(app: App, identity: Identity, turn: TurnRecord) -> list[Item]:
-    """The items of a turn, in order."""
-    said = [] if turn.text == NOTHING_SAID else input_items_of(turn)
-    if is_imported(turn):
-        return [*said, *_added_items(turn)]
-    _, fields = await find_response(app, identity, RESPONSE + turn.id.removeprefix(TURN), deleted=True)
-    response = await whole_response(app, identity, turn, fields)
-    return [*said, *response["output"]]
 
 
 def is_imported(turn: TurnRecord) -> bool:
     """Whether a turn was added as items: no request was made for it."""
     return turn.status is TurnStatus.FINISHED and not any(step.made_after for step in turn.steps)
-
-
-def _added_items(turn: TurnRecord) -> Iterator[Item]:
-    suffix, block = turn.id.removeprefix(TURN), 0
-    for step in turn.steps:
-        for part in step.parts:
-            yield _item_of(part, f"{suffix}_{block}")
-            block += 1
-        for number, result in enumerate(step.results):
-            output = {"call_id": result.call_id, "output": result.content, "status": "completed"}
-            yield {"id": f"fco_{suffix}_{block}_{number}", "type": "function_call_output", **output}
-
-
-def _item_of(part: AnswerPart, place: str) -> Item:
-    match part:
-        case Text(text):
-            content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
-            made: Item = {"id": f"msg_{place}", "type": "message", "status": "completed", "role": "assistant"}
-            return {**made, "content": content}
-        case Reasoning(text):
-            return {"id": f"rs_{place}", "type": "reasoning", "summary": [{"type": "summary_text", "text": text}]}
-        case ToolCall(id, name, arguments):
-            call = {"call_id": id, "name": name, "arguments": arguments, "status": "completed"}
-            return {"id": f"fc_{place}", "type": "function_call", **call}
-
-
-# To turns
 
 
 @dataclass(slots=True)
@@ -110,14 +58,12 @@ class DraftTurn:
     changed: bool = False
 
 
-def read_items(items: Json, newest: TurnRecord | None, param: str = "items") -> list[DraftTurn]:
+def read_items(items: Json, newest: TurnRecord | None, param: str = "items", most: int = MOST_ITEMS) -> list[DraftTurn]:
     """The turns that items make. `newest` is the conversation's newest turn; items that follow it become part of it if
     it was added too. Raises `InvalidRequest` with the place of an item that can't be taken.
     """
-    if not isinstance(items, list) or not items or len(items) > MOST_ITEMS:
-        raise InvalidRequest(
-            f"“{param}” is a list of 1 to {MOST_ITEMS} items.", hint="Send fewer at once.", param=param
-        )
+    if not isinstance(items, list) or not items or len(items) > most:
+        raise InvalidRequest(f"“{param}” is a list of 1 to {most} items.", hint="Send fewer at once.", param=param)
     turns: list[DraftTurn] = []
     if newest is not None and is_imported(newest):
         steps = [DraftStep(list(step.parts), list(step.results)) for step in newest.steps]
