@@ -140,6 +140,11 @@ class Settings(EngineSettings, BaseSettings):
     gateway_usage: bool = Field(
         True, description="Ask for the usage of clients' Chat streams. It is taken out again for who did not ask."
     )
+    gateway_cache_keys: Literal["user", "shared"] = Field(
+        "user",
+        description="Whose requests share OpenAI's cache. `user`: a `prompt_cache_key` is added for each user, if the "
+        "client set none and sends a key of this server. `shared`: nothing is added.",
+    )
     gateway_storage: Literal["full", "hashes", "off"] = Field(
         "full",
         description="What is stored of clients' requests: all, digests and no text, or nothing. A key may differ.",

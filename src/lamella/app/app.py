@@ -28,7 +28,7 @@ from lamella.app.library import Library
 from lamella.app.providers import Models, Providers
 from lamella.app.request_map import RequestMap, map_request
 from lamella.app.retention import RetentionJob
-from lamella.app.upstreams import UpstreamRow, Upstreams, read_upstreams
+from lamella.app.upstreams import UpstreamRow, Upstreams, read_salt, read_upstreams
 from lamella.cache.ledger import Ledger
 from lamella.chat import Chat, OutgoingMessage
 from lamella.chat.dynamic_context import Blocks, DynamicContexts
@@ -340,7 +340,7 @@ async def _gateway(
 ) -> GatewayParts:
     """The parts of the gateway: its upstreams, and the recorder of its requests."""
     providers = served.main if isinstance(served.main, Providers) else None
-    upstreams = Upstreams(rows, providers, served.table, settings.gateway_timeout)
+    upstreams = Upstreams(rows, providers, served.table, settings.gateway_timeout, store.directory.group_names)
     stack.push_async_callback(upstreams.close)
     recorder = await stack.enter_async_context(recording(store, ledger, clock, ids))
     return GatewayParts(
@@ -351,6 +351,7 @@ async def _gateway(
         upstreams.names(),
         adds_markers=settings.gateway_markers,
         asks_for_usage=settings.gateway_usage,
+        salt=read_salt(settings.data) if settings.gateway_cache_keys == "user" else None,
         storage=LineStorage(settings.gateway_storage),
         refuses_loops=settings.gateway_loops == "refuse",
     )

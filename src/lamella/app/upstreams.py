@@ -11,19 +11,20 @@ Without a file they are the configured providers. `LAMELLA_UPSTREAMS` names a TO
     aliases = { "claude-haiku-*" = "claude-haiku-5-5", "fast" = "claude-haiku-5-5" }
     prices = { "claude-opus-*" = { input = 4.4, output = 22 } }
 
-The first whose dialects and models fit gets a request. An alias gives a model another name there; a `*` in it stands
-for what the star of the caller's name stood for. If none fits, the first that names the model in another dialect gets
-the request translated; `models = ["*"]` names none.
+The first whose dialects, models and groups fit gets a request. An alias gives a model another name there; a `*` in it
+stands for what the star of the caller's name stood for. If none fits, the first that names the model in another dialect
+gets the request translated; `models = ["*"]` names none.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
+from secrets import token_bytes
 from typing import Annotated, Literal
 
 import msgspec
@@ -78,6 +79,8 @@ class UpstreamRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     key_variable: str = ""
     models: tuple[str, ...] = ("*",)
     aliases: dict[str, str] = {}
+    groups: tuple[str, ...] = ()
+    cache_keys: bool = True
     prices: dict[str, PriceRow] = {}
 
     @property
@@ -162,24 +165,52 @@ def _target(row: UpstreamRow, model: str, dialect: Dialect) -> _Target:
     return _Target(row.name, row.url, row.key or "no-key", account, model, dialect, row)
 
 
+async def _no_groups(user_id: str) -> frozenset[str]:
+    return frozenset()
+
+
+def read_salt(folder: Path) -> bytes:
+    """The secret with which owners are named to providers, made at the first time. Without it nobody can tell which
+    owner a name stands for.
+    """
+    path = folder / "cache_salt"
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_bytes(token_bytes(32))
+    return path.read_bytes()
+
+
 class Upstreams:
     """The upstreams of a deployment: those of its file, else its providers. Without any, the demonstration answers
-    every name in every dialect. `timeout` is in seconds of silence.
+    every name in every dialect. `timeout` is in seconds of silence. `groups_of` gives the names of a user's groups,
+    without their case.
     """
 
     def __init__(
-        self, rows: tuple[UpstreamRow, ...], providers: Providers | None, table: ModelTable, timeout: float
+        self,
+        rows: tuple[UpstreamRow, ...],
+        providers: Providers | None,
+        table: ModelTable,
+        timeout: float,
+        groups_of: Callable[[str], Awaitable[frozenset[str]]] | None = None,
     ) -> None:
+        self._groups_of = groups_of or _no_groups
         self._rows = rows
         self._providers = providers
         self._table = table
         self._timeout = timeout
         self._connections: dict[str, Upstream] = {}
 
-    async def find(self, dialect: Dialect, model: str) -> Route:
-        """Where requests to this model go; the route's dialect is another if they are translated. Raises `NotFound`."""
-        target = self._of_file(dialect, model) if self._rows else await self._of_providers(dialect, model)
-        return self._route(target)
+    async def find(self, dialect: Dialect, model: str, user_id: str = "") -> Route:
+        """Where a user's requests to this model go; the route's dialect is another if they are translated. Raises
+        `NotFound`.
+        """
+        if not self._rows:
+            return self._route(await self._of_providers(dialect, model))
+        has_groups = any(row.groups for row in self._rows)
+        groups = await self._groups_of(user_id) if has_groups else frozenset()
+        rows = [row for row in self._rows if not row.groups or groups & {name.casefold() for name in row.groups}]
+        return self._route(self._of_file(rows, dialect, model))
 
     async def issuer(self, account: str | None) -> Route:
         """Where the responses are that the upstream of this account keeps; without an account those of the only
@@ -207,11 +238,13 @@ class Upstreams:
         if target.url not in self._connections:
             self._connections[target.url] = Upstream(target.provider, target.url, self._timeout)
         connection = self._connections[target.url]
-        return Route(connection, _PATHS[dialect], target.key, target.model, target.account, facts, dialect)
+        takes_keys = target.row is None or target.row.cache_keys
+        path = _PATHS[dialect]
+        return Route(connection, path, target.key, target.model, target.account, facts, dialect, takes_keys)
 
-    def _of_file(self, dialect: Dialect, model: str) -> _Target:
-        own = [(row, dialect) for row in self._rows if dialect in row.spoken]
-        others = [(row, row.translated) for row in self._rows if dialect is not Dialect.EMBEDDINGS]
+    def _of_file(self, rows: Sequence[UpstreamRow], dialect: Dialect, model: str) -> _Target:
+        own = [(row, dialect) for row in rows if dialect in row.spoken]
+        others = [(row, row.translated) for row in rows if dialect is not Dialect.EMBEDDINGS]
         for row, spoken in (*own, *others):
             name = row.named(model, explicitly=spoken is not dialect)
             if name is not None and spoken is not None:

@@ -1,8 +1,12 @@
-"""What the gateway adds to a body: markers if its client set none, and the request for the bill of a Chat stream.
+"""What the gateway adds to a body: markers and the key of a cache if its client set none, and the request for the bill
+of a Chat stream.
 
 Most libraries mark nothing, so each turn pays the whole prompt again. A body that has a marker anywhere is left alone:
 its caller knows what it does. A request that nothing continues, such as a title, is not marked: writing costs a quarter
 more than reading saves.
+
+The caches of Anthropic are kept apart by the provider's key alone. Those of OpenAI also have a key of the caller's,
+`prompt_cache_key`: one is added for each user, so that nobody can find out what others have sent by what is read.
 
 A Chat stream only has a bill if `stream_options.include_usage` asks for it, in a last chunk without choices. Some
 clients fail on a chunk without choices, so it goes to those alone that asked.
@@ -11,6 +15,7 @@ clients fail on a chunk without choices, so it goes to those alone that asked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 
 import msgspec
 
@@ -20,7 +25,7 @@ from lamella.cache.window import Chain
 from lamella.core.json import Json, decode
 from lamella.core.models import Markers
 from lamella.core.prompt import Marker
-from lamella.gateway.dialects import Dialect, ObservedWindow
+from lamella.gateway.dialects import Dialect, ObservedWindow, text_of
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items = msgspec.json.Decoder(list[msgspec.Raw])
@@ -61,6 +66,37 @@ def _marked(value: msgspec.Raw, path: Sequence[int], control: msgspec.Raw) -> ms
         item["cache_control"] = control
     items[path[0]] = msgspec.Raw(msgspec.json.encode(item))
     return msgspec.Raw(msgspec.json.encode(items))
+
+
+# The key of the provider's cache
+
+
+def cache_key(salt: bytes, owner: str, session: str | None, dialect: Dialect, body: bytes) -> str:
+    """The name of an owner's cache at a provider: one for each session, or for each first message of a user.
+
+    OpenAI sends requests with one key to one machine, which takes about 15 a minute: one key for an owner is too few.
+    """
+    begins = session or _first_said(dialect, body)
+    return blake2b(f"{owner}\n{begins}".encode(), key=salt, digest_size=16).hexdigest()
+
+
+def with_cache_key(body: bytes, key: str) -> bytes:
+    """The same body with the key; everything else keeps its bytes."""
+    fields = _fields.decode(body)
+    fields["prompt_cache_key"] = msgspec.Raw(msgspec.json.encode(key))
+    return msgspec.json.encode(fields)
+
+
+def _first_said(dialect: Dialect, body: bytes) -> str:
+    """The first text of a user: it stays, while all after it grows."""
+    said = _fields.decode(body).get("messages" if dialect is Dialect.CHAT else "input", msgspec.Raw(b"[]"))
+    if not bytes(said).lstrip().startswith(b"["):
+        return str(decode(said))
+    for item in _items.decode(said):
+        message = decode(item)
+        if isinstance(message, Mapping) and message.get("role") == "user":
+            return text_of([message])
+    return ""
 
 
 # The bill of a Chat stream

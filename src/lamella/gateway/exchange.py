@@ -25,6 +25,9 @@ REMEMBERED = 20_000
 """Blocks whose tokens are remembered; about 3 MB."""
 
 
+ADDED_KEY = "prompt_cache_key was added here: no other user's requests read this cache."
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """Where a request goes: the connection, the path there, our key, the model's name there, and what is known of it.
@@ -40,6 +43,8 @@ class Route:
     facts: ModelFacts
     dialect: Dialect
     """The API that is spoken there."""
+    takes_cache_keys: bool = True
+    """Whether `prompt_cache_key` may be sent there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,8 @@ class Exchange:
     """What is stored of it."""
     added: tuple[Marker, ...] = ()
     """The markers that were added here."""
+    has_added_key: bool = False
+    """The key of the provider's cache was added here."""
     hides_usage: bool = False
     """The usage of the stream was asked for here, and is not for the caller."""
     is_kept: bool = False
@@ -96,7 +103,8 @@ class Exchange:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was not forwarded as it was."""
-        return self.translation.notes if self.translation is not None else ()
+        notes = self.translation.notes if self.translation is not None else ()
+        return (*notes, ADDED_KEY) if self.has_added_key else notes
 
 
 def window_of_exchange(exchange: Exchange, weigh: Callable[[WireBlock], int]) -> ObservedWindow:

@@ -272,7 +272,9 @@ def keys_of(window: ObservedWindow, exchange: Exchange, calibration: float) -> t
     """The keys of the window's prefixes, and what the planner needs."""
     model = exchange.route.facts
     segments = {segment.id: segment for segment in window.segments}
-    keys = chain(window.blocks, f"{exchange.route.account}/{model.name}", salts_of(window))
+    named = window.head.get("prompt_cache_key") if model.markers is Markers.OPENAI else None
+    cache = f"{exchange.route.account}/{model.name}" + (f"/{named}" if named else "")
+    keys = chain(window.blocks, cache, salts_of(window))
     return keys, Facts(model, segments, calibration, exchange.at)
 
 

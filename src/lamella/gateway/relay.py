@@ -26,6 +26,7 @@ from lamella.core.errors import (
     ProviderTimeout,
 )
 from lamella.core.json import Json, fields_but
+from lamella.core.models import Markers
 from lamella.gateway.across import (
     ESTIMATE_HEADER,
     CrossedAnswer,
@@ -36,7 +37,7 @@ from lamella.gateway.across import (
     tokens_in,
     translation_of,
 )
-from lamella.gateway.additions import UsageFilter, asks_for_usage, with_usage
+from lamella.gateway.additions import UsageFilter, asks_for_usage, cache_key, with_cache_key, with_usage
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.errors import error_body, error_event, status_of
 from lamella.gateway.exchange import Exchange, Route
@@ -108,7 +109,7 @@ class Gateway:
     async def _exchange(self, request: Request, body: bytes, identity: Identity, parts: GatewayParts) -> Exchange:
         fields = fields_of(body)
         model = _model_of(fields)
-        route = await parts.find(self._dialect, model)
+        route = await parts.find(self._dialect, model, identity.caller.user_id)
         body = body if route.model == model else with_model(body, route.model)
         agent = request.headers.get("user-agent", "")
         storage = identity.options.storage or parts.storage
@@ -127,6 +128,9 @@ class Gateway:
         asks = self._records and parts.asks_for_usage and made.translation is None
         if asks and self._dialect is Dialect.CHAT and not asks_for_usage(fields):
             made.body, made.hides_usage = with_usage(made.body), True
+        is_named = "prompt_cache_key" in fields or request.headers.get(CACHE_KEY_HEADER, "on") == "off"
+        if not self._path and not is_named and identity.key_id is not None and parts.salt is not None:
+            await _separate(made, parts.salt)
         if self._records and parts.adds_markers and request.headers.get(MARKERS_HEADER, "on") != "off":
             await parts.recorder.mark(made)
         return made
@@ -223,8 +227,8 @@ class Gateway:
 class GatewayParts:
     """What every door of one server shares."""
 
-    find: Callable[[Dialect, str], Awaitable[Route]]
-    """Where requests to a model go. Raises `NotFound`."""
+    find: Callable[[Dialect, str, str], Awaitable[Route]]
+    """Where requests of a user to a model go. Raises `NotFound`."""
     issuer: Callable[[str | None], Awaitable[Route]]
     """Where the responses of an account are. Raises `NotFound`."""
     recorder: LineRecorder
@@ -235,6 +239,8 @@ class GatewayParts:
     """Whether a Messages request without markers gets some."""
     asks_for_usage: bool = True
     """Whether a Chat stream is asked for its bill."""
+    salt: bytes | None = None
+    """The secret by which users' caches at a provider are kept apart; None: they are not."""
     storage: LineStorage = LineStorage.FULL
     """What is stored of the requests of a client whose key does not say."""
     refuses_loops: bool = False
@@ -243,6 +249,25 @@ class GatewayParts:
 
 MARKERS_HEADER = "x-lamella-markers"
 """`off`: no marker is added to this request."""
+
+
+CACHE_KEY_HEADER = "x-lamella-cache-key"
+"""`off`: no key of a cache is added to this request."""
+
+
+async def _separate(exchange: Exchange, salt: bytes) -> None:
+    """Add the key of the user's own cache, if the upstream takes one and its model is known to have it."""
+    route = exchange.route
+    has_key = route.takes_cache_keys and route.facts.known and route.facts.markers is Markers.OPENAI
+    if has_key and exchange.dialect in (Dialect.CHAT, Dialect.RESPONSES):
+        told = (salt, exchange.caller.user_id, exchange.session, exchange.dialect, exchange.body)
+        aside = len(exchange.body) > LONG_BYTES
+        exchange.body = await asyncio.to_thread(_keyed, *told) if aside else _keyed(*told)
+        exchange.has_added_key = True
+
+
+def _keyed(salt: bytes, owner: str, session: str | None, dialect: Dialect, body: bytes) -> bytes:
+    return with_cache_key(body, cache_key(salt, owner, session, dialect, body))
 
 
 async def read_body(request: Request) -> bytes:

@@ -186,6 +186,12 @@ class DirectoryRows(Rows):
         write_member_change(connection, self._ids, group, user, by, at, is_in=False)
         return find_group(connection, group_id)
 
+    @reads
+    def group_names(self, connection: Connection, user_id: str) -> frozenset[str]:
+        """The names of a user's groups, without their case."""
+        query = select(groups.c.folded).join(group_members, group_members.c.group_id == groups.c.id)
+        return frozenset(connection.execute(query.where(group_members.c.owner == user_id)).scalars())
+
     @writes
     def add_key(self, connection: Connection, key: Key) -> Key:
         """Store a new key of a user."""
