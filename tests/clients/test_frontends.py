@@ -55,6 +55,8 @@ def provider() -> Iterator[Provider]:
         ships, oil, thanks = ({"match": word, "text": text} for word, text in ANSWERS.items())
         lit = {"match": "lamp is lit|did not approve", "text": "Done."}
         lights = {"match": "[Ll]ight it", "tool_calls": [{"name": "light", "arguments": {"place": "the tower"}}]}
+        signals = {"match": "Signal the", "tool_calls": [{"name": "signal", "arguments": {"lamp": "red"}}]}
+        found.script({"answer": {"match": "ships answer red", "text": "They saw it."}, "signals": signals})
         found.script({"lit": lit, "slowly": slowly, "lights": lights, "ships": ships, "oil": oil, "thanks": thanks})
         yield found
 
@@ -118,6 +120,9 @@ async def test_the_chat_of_the_ai_sdk(door: Door, name: str) -> None:
     assert said["idle"] == "ready"
     assert said["refused"][0] == "error"
     assert "There is no conversation conv_nobody." in said["refused"][1]
+    signalled = [["user", "Signal the ships."], ["assistant", "They saw it."]]
+    assert said["own"] == ["output-available", *signalled]
+    assert said["owned"] == ["assistant", "Gladly."]
     if name != "ai-sdk-ui-5":
         lit, denied = ["output-available", "The lamp is lit.", "Done."], ["output-denied", None, "Done."]
         assert said["approvals"] == ["approval-requested", lit, "approval-requested", denied]
@@ -144,6 +149,14 @@ async def test_agui(door: Door) -> None:
     outcome, [role, why], done = said["approvals"][3]
     assert (outcome, role, done) == ("success", "tool", ["assistant", "Done."])
     assert "The user did not approve this call of light: It is day." in why
+    signalled = [["user", "Signal the ships."], ["assistant", ""], ["tool", "The ships answer red."]]
+    assert said["own"] == [
+        1,
+        *signalled,
+        ["assistant", "They saw it."],
+        ["user", "Thank you"],
+        ["assistant", "Gladly."],
+    ]
     assert said["refused"] == [404, "not_found"]
     assert any("It is noon." in str(request.json) for request in door.provider.requests)
 

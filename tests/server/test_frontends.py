@@ -297,6 +297,84 @@ async def test_two_first_messages_at_once_are_one_conversation(client: ServerCli
     assert len((await client.get("/conversations"))["data"]) == 1
 
 
+# Tools of the application
+
+LOOK = {"look": {"description": "Looks.", "inputSchema": {"type": "object"}}}
+TOOLS = [{"name": "look", "description": "Looks.", "parameters": {"type": "object"}}]
+ASKED: Object = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "The lamp?"}]}
+
+
+def ui_call(id: str, **state: Any) -> Object:
+    """A part of the assistant's message: a call of the application's tool."""
+    return {"type": "tool-look", "toolCallId": id, "input": {}, **state}
+
+
+def results(model: ScriptedModel) -> list[tuple[str, str]]:
+    """The results in the newest request to the model."""
+    blocks = [block.value for block in model.requests[-1].blocks if block.value.get("type") == "tool_result"]
+    return [(str(block["tool_use_id"]), str(block["content"])) for block in blocks]
+
+
+async def test_a_chat_goes_on_with_the_results_of_its_own_tools(client: ServerClient, model: ScriptedModel) -> None:
+    """Twice in one message of the assistant, then a question; each as the client sends itself."""
+    model.then(calling(ToolCall("c1", "look", "{}")), calling(ToolCall("c2", "look", "{}")), saying("Green."))
+    model.then(saying("Gladly."))
+    body: Object = {"id": "t", "messages": [ASKED], "tools": LOOK}
+    chunks = events_of(await client.call("POST", "/ui/chat", json=body))
+    assert chunks[-1]["finishReason"] == "tool-calls"
+    assert not any("providerExecuted" in one for one in chunks)
+    id = message_id(chunks)
+    parts = [{"type": "step-start"}, ui_call("c1", state="output-available", output={"lamp": "green"})]
+    for number, part in ((1, ui_call("c2", state="output-error", errorText="It is dark.")), (2, None)):
+        body["messages"] = [ASKED, {"id": id, "role": "assistant", "parts": parts}]
+        chunks = events_of(await client.call("POST", "/ui/chat", json=body))
+        assert message_id(chunks) == id, "the message goes on"
+        parts += [{"type": "step-start"}, *([part] if part else [])]
+        assert len(results(model)) == number
+    assert results(model) == [("c1", '{"lamp":"green"}'), ("c2", "It is dark.")]
+    thanks = {"id": "u2", "role": "user", "parts": [{"type": "text", "text": "Thanks"}]}
+    body["messages"] = [ASKED, {"id": id, "role": "assistant", "parts": parts}, thanks]
+    events_of(await client.call("POST", "/ui/chat", json=body))
+    assert all(text in said(model) for text in ("The lamp?", "Green.", "Thanks"))
+    assert [one[0] for one in await tree(client)] == ["The lamp?", "", "", "Thanks"]
+    model.then(saying("Green, again."))
+    chunks = events_of(await client.call("POST", "/ui/chat", json={**body, "messages": body["messages"][:2]}))
+    assert "Green, again." in [one.get("delta") for one in chunks], "the same results again are answered again"
+
+
+async def test_a_run_goes_on_with_the_results_of_its_own_tools(client: ServerClient, model: ScriptedModel) -> None:
+    model.then(calling(ToolCall("c1", "look", "{}"), ToolCall("c2", "look", "{}")), saying("Green."), saying("Green."))
+    asked_first = {"id": "u1", "role": "user", "content": "The lamp?"}
+    body = run_body([]) | {"messages": [asked_first], "tools": TOOLS}
+    events = events_of(await client.call("POST", "/agui", json=body))
+    assert events[-1]["outcome"] == {"type": "success", "pendingToolCallIds": ["c1", "c2"]}
+    parent = next(one["parentMessageId"] for one in events if one["type"] == "TOOL_CALL_START")
+    gave = [{"id": f"r{n}", "role": "tool", "toolCallId": f"c{n}", "content": f"green {n}"} for n in (1, 2)]
+    body["messages"] = [asked_first, {"id": parent, "role": "assistant"}, *gave]
+    for _ in range(2):  # sent again, as after a broken connection, it begins a branch
+        events_of(await client.call("POST", "/agui", json=body))
+        assert results(model) == [("c1", "green 1"), ("c2", "green 2")]
+    turns = await tree(client)
+    assert [(one[0], one[1]) for one in turns] == [("The lamp?", None), ("", "The lamp?"), ("", "The lamp?")]
+    snapshot = next(one for one in await asked(client, DOORS[1], []) if one["type"] == "MESSAGES_SNAPSHOT")
+    assert [one["role"] for one in snapshot["messages"]] == ["user", "assistant", "tool", "tool", "assistant"]
+
+
+async def test_a_question_leaves_calls_open(client: ServerClient, model: ScriptedModel) -> None:
+    """With one result of two, and with none."""
+    model.then(calling(ToolCall("c1", "look", "{}"), ToolCall("c2", "look", "{}")), saying("Yes."), saying("Yes."))
+    body: Object = {"id": "t", "messages": [ASKED], "tools": LOOK}
+    id = message_id(events_of(await client.call("POST", "/ui/chat", json=body)))
+    thanks = {"id": "u2", "role": "user", "parts": [{"type": "text", "text": "Thanks"}]}
+    for first in ({"state": "output-available", "output": "green"}, {"state": "input-available"}):
+        parts = [ui_call("c1", **first), ui_call("c2", state="input-available")]
+        body["messages"] = [ASKED, {"id": id, "role": "assistant", "parts": parts}, thanks]
+        events_of(await client.call("POST", "/ui/chat", json=body))
+        given = dict(results(model))
+        assert given.keys() == {"c1", "c2"}
+        assert ("green" in given["c1"]) == ("output" in first)
+
+
 # Files and refusals
 
 PLAIN = "data:text/plain;base64," + base64.b64encode(b"The lamp is green.").decode()
@@ -357,6 +435,8 @@ RUN: Object = {"threadId": "t", "runId": "r", "messages": [A]}
         ("/ui/chat", {"id": "t", "messages": [U], "thinking_effort": "much"}, "thinking_effort"),
         ("/ui/chat", {"id": "t", "messages": [ui_file("https://x.example/a.txt")]}, "messages.0.parts.1.url"),
         ("/ui/chat", {"id": "t", "messages": [ui_file("data:text/plain;base64,!")]}, "messages.0.parts.1.url"),
+        ("/ui/chat", {"id": "t", "messages": [U], "tools": {"no name": {}}}, "tools.no name.name"),
+        ("/agui", RUN | {"tools": [{"name": "no name", "description": ""}]}, "tools.0.name"),
         ("/agui", {"runId": "r", "messages": [A]}, "threadId"),
         ("/agui", {"threadId": "t", "messages": [A]}, "runId"),
         ("/agui", RUN | {"messages": [A | {"role": "robot"}]}, "messages.0.role"),

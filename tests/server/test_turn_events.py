@@ -34,6 +34,7 @@ from lamella.core.packets import (
     ToolApprovalPacket,
     ToolArgsPacket,
     ToolCallPacket,
+    ToolHandedOut,
     ToolResultPacket,
     ToolVerdictPacket,
     TurnFinished,
@@ -48,7 +49,7 @@ from lamella.core.tokens import Usage
 from lamella.server.routes import agui, ui_chat
 from lamella.server.routes.agui import AgentEvents, AgentRunBody
 from lamella.server.routes.ui_chat import UiChatEvents
-from lamella.server.turn_events import TurnEvents
+from lamella.server.turn_events import CUT_OFF, TurnEvents
 
 Object = dict[str, Any]
 
@@ -137,6 +138,7 @@ ONE_OF_EACH: list[Any] = [
     CacheLost(subject="model", level="tools", tokens=9, cost=0.1, why="Another model."),
     ToolApprovalPacket(call_id="c1", name="look", arguments="{}", n=7),
     ToolVerdictPacket(call_id="c1", approved=False),
+    ToolHandedOut(call_id="c1", name="look", arguments="{}"),
     PartialPacket(reason="max_tokens", message="It is cut.", hint="Go on."),
     ErrorPacket(error=ERROR),
     TurnStopped(reason="user_cancelled"),
@@ -279,6 +281,36 @@ def test_a_call_that_waits_ends_the_stream_and_the_next_one_goes_on() -> None:
     [interrupt] = run[-1]["outcome"]["interrupts"]
     assert (interrupt["id"], interrupt["toolCallId"]) == ("turn_1:7:c1", "c1")
     assert run[-1]["usage"][0]["inputTokens"] == 100
+
+
+OWN = [request(0), *called("c1", 0, '{"place":', '"tower"}'), *called("c2", 1, "{"), bill()]
+HANDED = ToolHandedOut(call_id="c1", name="look", arguments='{"place":"tower"}', block_index=0)
+
+
+def test_a_call_of_the_clients_own_tool_is_whole_once_it_is_handed_out() -> None:
+    """The other one was cut off: the client must not run it."""
+    chunks = [
+        one
+        for one in played(UiChatEvents(turn(), "turn_1", ["look"]), [*OWN, HANDED, ended()])
+        if not one.get("transient")
+    ]
+    named = {"toolCallId": "c1", "toolName": "look"}
+    assert chunks[2] == {"type": "tool-input-start", **named}
+    assert kinds(chunks)[-6:-3] == ["tool-input-delta", "tool-input-available", "tool-input-error"]
+    assert chunks[-5] == {"type": "tool-input-available", **named, "input": {"place": "tower"}}
+    assert (chunks[-4]["toolCallId"], chunks[-2]["finishReason"]) == ("c2", "tool-calls")
+    body = AgentRunBody(threadId="t", runId="r", messages=[])
+    events = played(AgentEvents(body, "turn_1", ["look"]), [*OWN, HANDED, ended()])
+    assert events[-1]["outcome"] == {"type": "success", "pendingToolCallIds": ["c1"]}
+    over = [(one["type"], one["toolCallId"]) for one in events if one["type"] in ("TOOL_CALL_END", "TOOL_CALL_RESULT")]
+    assert over == [("TOOL_CALL_END", "c1"), ("TOOL_CALL_END", "c2"), ("TOOL_CALL_RESULT", "c2")]
+
+
+def test_a_call_of_the_clients_own_tool_that_is_refused_here_is_not_the_clients_to_run() -> None:
+    packets = [*OWN, answered("c1", 0, is_error=True), HANDED, ended()]
+    chunks = played(UiChatEvents(turn(), "turn_1", ["look"]), packets)
+    assert "tool-input-available" not in kinds(chunks)
+    assert [one["errorText"] for one in chunks if one.get("type") == "tool-input-error"] == ["Green.", CUT_OFF]
 
 
 def test_a_turn_that_failed_ends_with_the_error_of_the_protocol() -> None:

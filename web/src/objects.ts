@@ -41,6 +41,8 @@ export interface AgentMessage {
   id: string
   role: 'developer' | 'system' | 'assistant' | 'user' | 'tool' | 'activity' | 'reasoning'
   content?: unknown
+  toolCallId?: string
+  error?: string | null
 }
 
 /** `PATCH /api/v1/agents/{id}`. Fields that are left out do not change. */
@@ -74,7 +76,7 @@ export interface AgentRunBody {
 export interface AgentTool {
   name: string
   description?: string
-  parameters?: unknown
+  parameters?: Record<string, unknown> | null
 }
 
 /** The decision on a call. */
@@ -2076,7 +2078,10 @@ export interface TurnStopped {
   reason: 'interrupted' | 'user_cancelled'
 }
 
-/** What `useChat` sends: the chat's `id`, all its `messages`, and what to do. More fields come from `body`. */
+/**
+ * What `useChat` sends: the chat's `id`, all its `messages`, and what to do. More fields come from `body`.
+ * `tools` are the application's own, by name.
+ */
 export interface UiChatBody {
   model?: string | null
   timezone?: string
@@ -2092,6 +2097,7 @@ export interface UiChatBody {
   messages: UiMessage[]
   trigger?: 'submit-message' | 'regenerate-message'
   messageId?: string | null
+  tools?: Record<string, UiTool> | null
 }
 
 /** A message of the chat. Parts are read of new messages only, and of calls that wait for the user's answer. */
@@ -2099,6 +2105,12 @@ export interface UiMessage {
   id: string
   role: 'system' | 'user' | 'assistant'
   parts: Record<string, unknown>[]
+}
+
+/** A tool that the application runs. */
+export interface UiTool {
+  description?: string
+  inputSchema?: Record<string, unknown> | null
 }
 
 /**

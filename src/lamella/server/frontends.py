@@ -28,7 +28,9 @@ from lamella.app.app import App
 from lamella.chat.message import MAX_FILES, ExecutionRequest
 from lamella.core.access import Identity
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, TurnInProgress
+from lamella.core.handover import pending
 from lamella.core.json import digest
+from lamella.core.messages import ToolResult, ToolSpec
 from lamella.core.packets import decode_packet
 from lamella.core.records import UNCHANGED, Caller, PageQuery, Thread, TurnRecord, Unchanged
 from lamella.server.objects import Body, Effort, Id, effort_given
@@ -37,6 +39,8 @@ from lamella.tooling.tool import Verdict
 
 TURN, CONVERSATION = "turn_", "conv_"
 """How ids of turns and conversations begin; messages that were made here are named after their turn."""
+
+NO_RESULT = "The application gave no result."
 
 SETTLE_SECONDS = 3.0
 """For so long a message waits for a turn that was just stopped, or is being followed up."""
@@ -84,12 +88,16 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class ThreadMessage:
-    """A message as a frontend has it. `said` is its text; `read` reads a new one, and raises `InvalidRequest`."""
+    """A message as a frontend has it. `said` is its text; `read` reads a new one, and raises `InvalidRequest`.
+
+    `results` are those of calls of the application's own tools.
+    """
 
     id: str
     role: str
     said: str
     read: Callable[[], Content]
+    results: tuple[ToolResult, ...] = ()
 
 
 def file_at(url: str, name: str | None, media_type: str | None, where: str) -> str | SentFile:
@@ -124,12 +132,13 @@ def decoded(data: str, where: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where new messages go: `parent` is the run that they follow, None for the beginning. `earlier` are messages
-    between that and the new ones, which are not stored here."""
+    """Where new messages go: `parent` is the run that they follow, None for the beginning. `results` are those of the
+    calls that it handed out. `earlier` are messages between that and the new ones, which are not stored here."""
 
     parent: str | Unchanged | None
-    earlier: tuple[ThreadMessage, ...]
     new: tuple[ThreadMessage, ...]
+    results: tuple[ToolResult, ...] = ()
+    earlier: tuple[ThreadMessage, ...] = ()
 
 
 class Frontends:
@@ -156,9 +165,13 @@ class Frontends:
         messages: Sequence[ThreadMessage],
         options: TurnOptions,
         told: Sequence[str] = (),
+        tools: tuple[ToolSpec, ...] | None = None,
         key: str | None = None,
     ) -> TurnRecord:
-        """Begin the turn of a thread's new messages; `told` is more dynamic context. Raises as `App.begin` does."""
+        """Begin the turn of a thread's new messages, or of the results of the calls that it handed out.
+
+        `told` is more dynamic context, `tools` are the application's own. Raises as `App.begin` does.
+        """
         caller = identity.caller
         lock = self._locks.setdefault((caller.user_id, thread_id), asyncio.Lock())
         async with lock:
@@ -178,9 +191,12 @@ class Frontends:
                 thinking_effort=effort_given(options.thinking_effort),
                 knowledge_base_ids=tuple(options.knowledge_base_ids),
                 dynamic_context=(*(options.dynamic_context or ()), *told, *_transcript([*place.earlier, *unread])),
+                tools=tools,
+                results=place.results,
             )
             turn_id = await self._begun(request, identity, key)
-            await self._app.store.threads.name_messages(caller, thread_id, turn_id, [one.id for one in place.new])
+            named = [one.id for one in (place.new or messages[-1:])]
+            await self._app.store.threads.name_messages(caller, thread_id, turn_id, named)
         return await self._app.store.turns.turn(caller, turn_id)
 
     async def _begun(self, request: ExecutionRequest, identity: Identity, key: str | None) -> str:
@@ -205,23 +221,46 @@ class Frontends:
         append: bool,
     ) -> _Place:
         """Where the new messages of a thread go. Raises `InvalidRequest` if there are none."""
-        asked = [one for one in messages if one.role == "user"]
-        if not messages or messages[-1].role != "user":
-            raise InvalidRequest(
-                "The last message is not the user's: there is nothing to answer.",
-                hint="Send the messages of the thread, the new one last.",
-                param="messages",
-            )
+        start = _first_new(messages, thread)
         if append:
-            return _Place(UNCHANGED, (), tuple(asked))
-        start = len(messages) - 1
-        while start and messages[start - 1].role == "user" and messages[start - 1].id not in thread.turns:
-            start -= 1
+            told = tuple(result for one in messages for result in one.results)
+            return _Place(UNCHANGED, tuple(one for one in messages if one.role == "user"), told)
         for index in range(start - 1, -1, -1):
             turn = await self._turn_of(caller, conversation_id, thread, messages[index].id)
             if turn is not None:
-                return _Place(turn.run.id, tuple(messages[index + 1 : start]), tuple(messages[start:]))
-        return _Place(None, tuple(messages[:start]), tuple(messages[start:]))
+                given = [result for one in messages for result in one.results]
+                turn, results = await self._answering(caller, turn, given, is_continued=start == len(messages))
+                between = tuple(one for one in messages[index + 1 : start] if not one.results)
+                return _Place(turn.run.id, tuple(messages[start:]), results, between)
+        if start == len(messages):
+            raise _nothing_new()
+        return _Place(None, tuple(messages[start:]), (), tuple(messages[:start]))
+
+    async def _answering(
+        self, caller: Caller, turn: TurnRecord, given: Sequence[ToolResult], *, is_continued: bool
+    ) -> tuple[TurnRecord, tuple[ToolResult, ...]]:
+        """The results for the calls that a turn handed out. The same results again go on from the same turn.
+
+        What the application leaves open when the user says something else has no result. Raises `InvalidRequest` if
+        nothing waits, and the user says nothing.
+        """
+        found = {result.call_id: result for result in given}
+        calls = [call.id for call in pending(turn.run.steps)]
+        if is_continued and found.keys().isdisjoint(calls):
+            if not continues(turn) or not found.keys() >= {result.call_id for result in turn.results}:
+                raise _nothing_new()
+            assert turn.parent.turn_id is not None
+            parent = await self._app.store.turns.turn(caller, turn.parent.turn_id)
+            return await self._answering(caller, parent, given, is_continued=True)
+        results = [found.get(id) or ToolResult(id, "", NO_RESULT, is_error=True) for id in calls]
+        return turn, () if found.keys().isdisjoint(calls) else tuple(results)
+
+    async def own_tools(self, caller: Caller, turn: TurnRecord) -> tuple[str, ...]:
+        """The names of the application's tools that a turn may call."""
+        while turn.tools is None and continues(turn):
+            assert turn.parent.turn_id is not None
+            turn = await self._app.store.turns.turn(caller, turn.parent.turn_id)
+        return tuple(tool.name for tool in turn.tools or ())
 
     async def _turn_of(
         self, caller: Caller, conversation_id: str | None, thread: Thread, message_id: str
@@ -349,6 +388,31 @@ def waiting_call(approval_id: str) -> tuple[str, int, str]:
     if not turn_id.startswith(TURN) or not (n.isascii() and n.isdigit()) or not call_id:
         raise NotFound(f"Nothing waits for the answer “{approval_id[:80]}”.", param="approval")
     return turn_id, int(n[:15]), call_id
+
+
+def continues(turn: TurnRecord) -> bool:
+    """Whether a turn goes on with results, and no word of the user."""
+    return bool(turn.results) and not turn.text
+
+
+def _first_new(messages: Sequence[ThreadMessage], thread: Thread) -> int:
+    """The index of the first new message of the user: the last message in any case, and those before it that were
+    never answered; the number of messages if the last is not the user's.
+    """
+    start = len(messages)
+    if messages and messages[-1].role == "user":
+        start -= 1
+        while start and messages[start - 1].role == "user" and messages[start - 1].id not in thread.turns:
+            start -= 1
+    return start
+
+
+def _nothing_new() -> InvalidRequest:
+    return InvalidRequest(
+        "There is nothing to answer: no new message of the user, and no result of a call that waits.",
+        hint="Send the messages of the thread, the new one last.",
+        param="messages",
+    )
 
 
 def _transcript(messages: Sequence[ThreadMessage]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ Both want brackets that packets do not have: the begin and the end of a text, of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,6 +30,7 @@ from lamella.core.packets import (
     ToolApprovalPacket,
     ToolArgsPacket,
     ToolCallPacket,
+    ToolHandedOut,
     ToolResultPacket,
     ToolVerdictPacket,
     TurnFinished,
@@ -46,26 +47,32 @@ Events = Iterator[Event]
 
 Said = Literal["text", "reasoning"]
 
+CUT_OFF = "The call was cut off."
+
 
 @dataclass(slots=True)
 class OpenCall:
-    """A call of a tool whose arguments still come. `block` is its block in the turn."""
+    """A call of a tool whose arguments still come. `block` is its block in the turn; `is_own`: the client runs it."""
 
     id: str
     name: str
     block: int
+    is_own: bool = False
     arguments: str = ""
 
 
 class TurnEvents(ABC):
     """The events of one run of a turn, as the stream of one request.
 
-    `waits`: the last packet was a call that waits for the user, and the stream ends here. `calls` are those whose
-    arguments still come. `usage` are the bills of this stream by model.
+    `own` are the names of the client's tools. A call of one is whole when it is handed out, after its step: one that
+    was cut off is not the client's to run. `handed` are those that were. `waits`: the last packet was a call that
+    waits for the user, and the stream ends here. `usage` are the bills of this stream by model.
     """
 
-    def __init__(self, turn_id: str) -> None:
+    def __init__(self, turn_id: str, own: Collection[str] = ()) -> None:
         self.turn_id = turn_id
+        self.own = frozenset(own)
+        self.handed: list[str] = []
         self.waits: ToolApprovalPacket | None = None
         self.error: ErrorFields | None = None
         self.partial: PartialReason | None = None
@@ -102,8 +109,10 @@ class TurnEvents(ABC):
         match packet:
             case TextPacket() | ReasoningPacket():
                 yield from self._said(packet)
-            case ToolCallPacket() | ToolArgsPacket() | ToolApprovalPacket() | ToolVerdictPacket() | ToolResultPacket():
+            case ToolCallPacket() | ToolArgsPacket() | ToolHandedOut() | ToolApprovalPacket() | ToolVerdictPacket():
                 yield from self._called(packet)
+            case ToolResultPacket():
+                yield from self._answered(packet)
             case TurnFinished():
                 yield from self._closed()
                 yield from self.finished(packet) if self.error is None else self.failed(self.error)
@@ -124,7 +133,7 @@ class TurnEvents(ABC):
         yield from self._block_ended()
         match packet:
             case ToolCallPacket():
-                call = OpenCall(packet.call_id, packet.name, packet.block_index or 0)
+                call = OpenCall(packet.call_id, packet.name, packet.block_index or 0, packet.name in self.own)
                 self._calls[call.id] = call
                 yield from self.call_started(call)
             case ToolArgsPacket() if (known := self._calls.get(packet.call_id)) is not None:
@@ -136,9 +145,16 @@ class TurnEvents(ABC):
                 yield from self.approval(packet)
             case ToolVerdictPacket(approved=False):
                 self.denied.add(packet.call_id)
-            case ToolResultPacket():
-                yield from self._calls_ended()
-                yield from self.result(packet)
+            case ToolHandedOut() if (own := self._calls.pop(packet.call_id, None)) is not None:
+                own.arguments = packet.arguments
+                self.handed.append(own.id)
+                yield from self.call_ended(own)
+
+    def _answered(self, packet: ToolResultPacket) -> Events:
+        yield from self._block_ended()
+        yield from self._calls_ended()
+        refused = self._calls.pop(packet.call_id, None)
+        yield from self.result(packet) if refused is None else self.call_refused(refused, packet.content)
 
     def _around(self, packet: AnyPacket) -> Events:
         """The events of packets that are not part of an answer."""
@@ -172,13 +188,16 @@ class TurnEvents(ABC):
             yield from self.block_ended(kind, block)
 
     def _calls_ended(self) -> Events:
-        calls, self._calls = self._calls, {}
-        for call in calls.values():
+        for call in [call for call in self._calls.values() if not call.is_own]:
+            del self._calls[call.id]
             yield from self.call_ended(call)
 
     def _step_ended(self) -> Events:
         yield from self._block_ended()
         yield from self._calls_ended()
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            yield from self.call_refused(call, CUT_OFF)
         if self.step is not None:
             step, self.step = self.step, None
             yield from self.step_ended(step)
@@ -228,6 +247,10 @@ class TurnEvents(ABC):
     @abstractmethod
     def call_ended(self, call: OpenCall) -> Events:
         """Its arguments are whole."""
+
+    @abstractmethod
+    def call_refused(self, call: OpenCall, why: str) -> Events:
+        """A call of the client's tool is over, and the client must not run it."""
 
     @abstractmethod
     def approval(self, packet: ToolApprovalPacket) -> Events:

@@ -60,6 +60,20 @@ for (const payload of [{ approved: true }, { approved: false, reason: "It is day
   said.approvals.push([outcome.type, ...asks.messages.slice(-2).map((message) => [message.role, message.content])]);
 }
 
+// A tool that the application runs: the next run brings its result.
+const own = new HttpAgent({ url, threadId: "thread-3" });
+const parameters = { type: "object", properties: { lamp: { type: "string" } } };
+const tools = [{ name: "signal", description: "Signals to the ships.", parameters }];
+own.addMessage(ask("Signal the ships."));
+const { pendingToolCallIds } = (await run(own, { tools })).outcome;
+const [called] = own.messages.at(-1).toolCalls;
+const content = `The ships answer ${JSON.parse(called.function.arguments).lamp}.`;
+own.addMessage({ id: "result-1", role: "tool", toolCallId: called.id, content });
+await run(own, { tools });
+own.addMessage(ask("Thank you"));
+await run(own, { tools });
+said.own = [pendingToolCallIds.length, ...shown(own)];
+
 const refused = new HttpAgent({ url, threadId: "conv_nobody" });
 refused.addMessage(ask("Hello?"));
 try {

@@ -5,9 +5,9 @@ import * as ai from "ai";
 const api = `${process.env.ANTHROPIC_BASE_URL}/api/v1/ui/chat`;
 const told = [];
 
-function chatOf(id, body, messages, sendAutomaticallyWhen) {
+function chatOf(id, body, messages, more = {}) {
   const transport = new ai.DefaultChatTransport({ api, body });
-  return new Chat({ id, messages, transport, sendAutomaticallyWhen, onData: (part) => told.push(part.type) });
+  return new Chat({ id, messages, transport, onData: (part) => told.push(part.type), ...more });
 }
 
 const text = (message) => message.parts.filter((part) => part.type === "text").map((part) => part.text).join("|");
@@ -52,7 +52,7 @@ await loaded.resumeStream();
 said.idle = loaded.status;
 
 // A tool that asks first: the chat sends itself when the user has answered. Version 5 has no such calls.
-const asks = chatOf("thread-3", {}, [], ai.lastAssistantMessageIsCompleteWithApprovalResponses);
+const asks = chatOf("thread-3", {}, [], { sendAutomaticallyWhen: ai.lastAssistantMessageIsCompleteWithApprovalResponses });
 const call = () => asks.lastMessage?.parts.find((part) => part.type === "dynamic-tool");
 const until = async (state) => {
   while (asks.status !== "ready" || call()?.state !== state) await new Promise((done) => setTimeout(done, 20));
@@ -67,6 +67,19 @@ if (ai.lastAssistantMessageIsCompleteWithApprovalResponses) {
     said.approvals.push([call().state, call().output ?? null, text(asks.lastMessage)]);
   }
 }
+
+// A tool that the application runs: the chat sends itself with its result.
+const signal = { description: "Signals to the ships.", inputSchema: { type: "object", properties: { lamp: { type: "string" } } } };
+const own = chatOf("thread-4", { tools: { signal } }, [], {
+  sendAutomaticallyWhen: ai.lastAssistantMessageIsCompleteWithToolCalls,
+  onToolCall: ({ toolCall: { toolCallId, toolName, input } }) =>
+    void own.addToolOutput({ tool: toolName, toolCallId, output: { answer: `The ships answer ${input.lamp}.` } }),
+});
+await own.sendMessage({ text: "Signal the ships." });
+while (own.status !== "ready" || !text(own.lastMessage)) await new Promise((done) => setTimeout(done, 20));
+said.own = [own.lastMessage.parts.find((part) => part.type === "tool-signal").state, ...shown(own)];
+await own.sendMessage({ text: "Thank you" });
+said.owned = shown(own).at(-1);
 
 const refused = chatOf("conv_nobody");
 await refused.sendMessage({ text: "Hello?" });

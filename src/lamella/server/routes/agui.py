@@ -7,16 +7,17 @@ answers by `resume`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from lamella.chat.message import own_tool
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode_sorted
-from lamella.core.messages import Reasoning, Text, ToolCall
+from lamella.core.messages import Reasoning, Text, ToolCall, ToolResult, ToolSpec
 from lamella.core.packets import (
     AnyPacket,
     ErrorFields,
@@ -73,6 +74,8 @@ class AgentMessage(BaseModel):
     id: ThreadId
     role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
     content: Any = None
+    toolCallId: str = ""
+    error: str | None = None
 
 
 class AgentContext(Body):
@@ -89,7 +92,7 @@ class AgentTool(BaseModel):
 
     name: str
     description: str = ""
-    parameters: Any = None
+    parameters: dict[str, Any] | None = None
 
 
 class ResumeEntry(Body):
@@ -131,19 +134,19 @@ async def agui(
     in `forwardedProps`.
     """
     options = body.forwardedProps or TurnOptions()
-    if body.tools:
-        raise InvalidRequest("Tools of the application are not run here yet.", hint="Leave them out.", param="tools")
     if body.resume:
         turn_id, after = await frontends.answered(identity, body.threadId, [_approval(one) for one in body.resume])
-        events = AgentEvents(body, turn_id)
-    elif not body.messages or body.messages[-1].role != "user":
+        turn = await app.store.turns.turn(identity.caller, turn_id)
+        events = AgentEvents(body, turn_id, await frontends.own_tools(identity.caller, turn))
+    elif not body.messages or body.messages[-1].role not in ("user", "tool"):
         turns = await frontends.turns(identity.caller, body.threadId)
         return EventStream(_history(body, turns), request.state.silence)
     else:
         messages = [_message(one, index) for index, one in enumerate(body.messages)]
         others = [one for one in messages if one.role not in ("system", "developer")]
-        turn, after = await frontends.begin(identity, body.threadId, others, options, _told(body, messages), key), 0
-        events = AgentEvents(body, turn.id)
+        told, tools, after = _told(body, messages), _tools(body.tools), 0
+        turn = await frontends.begin(identity, body.threadId, others, options, told, tools, key)
+        events = AgentEvents(body, turn.id, await frontends.own_tools(identity.caller, turn))
     written = frontends.stream(identity, events, after, resumable=options.resumable)
     return EventStream(written, request.state.silence)
 
@@ -170,7 +173,17 @@ def _approval(entry: ResumeEntry) -> Approval:
 
 def _message(message: AgentMessage, index: int) -> ThreadMessage:
     where = f"messages.{index}.content"
-    return ThreadMessage(message.id, message.role, _said(message.content), partial(_content, message, where))
+    said = _said(message.content)
+    results: tuple[ToolResult, ...] = ()
+    if message.role == "tool":
+        results = (ToolResult(message.toolCallId, "", said or message.error or "", is_error=message.error is not None),)
+    return ThreadMessage(message.id, message.role, said, partial(_content, message, where), results)
+
+
+def _tools(tools: Sequence[AgentTool] | None) -> tuple[ToolSpec, ...] | None:
+    if tools is None:
+        return None
+    return tuple(own_tool(one.name, one.description, one.parameters, f"tools.{n}") for n, one in enumerate(tools))
 
 
 def _said(content: Any) -> str:
@@ -247,7 +260,15 @@ async def _history(body: AgentRunBody, turns: Sequence[TurnRecord]) -> AsyncGene
 
 def _messages(turn: TurnRecord) -> Iterator[Event]:
     """The messages of a turn, under the ids that its events gave them."""
-    yield {"id": f"{turn.id}:user", "role": "user", "content": turn.text}
+    for result in turn.results:
+        yield {
+            "id": f"{turn.id}:{result.call_id}",
+            "role": "tool",
+            "toolCallId": result.call_id,
+            "content": result.content,
+        }
+    if turn.text:
+        yield {"id": f"{turn.id}:user", "role": "user", "content": turn.text}
     block = 0
     for step in turn.run.steps:
         results = {result.call_id: result for result in step.results}
@@ -278,8 +299,8 @@ def _messages(turn: TurnRecord) -> Iterator[Event]:
 class AgentEvents(TurnEvents):
     """The events of a turn, as one run."""
 
-    def __init__(self, body: AgentRunBody, turn_id: str) -> None:
-        super().__init__(turn_id)
+    def __init__(self, body: AgentRunBody, turn_id: str, own: Collection[str] = ()) -> None:
+        super().__init__(turn_id, own)
         self._run = {"threadId": body.threadId, "runId": body.runId}
         self._parent: str | None = None
         """The message that holds the calls of a step: its last text, else its first call."""
@@ -335,6 +356,12 @@ class AgentEvents(TurnEvents):
         """See `TurnEvents`."""
         yield {"type": "TOOL_CALL_END", "toolCallId": call.id}
 
+    def call_refused(self, call: OpenCall, why: str) -> Events:
+        """See `TurnEvents`: a result tells the client that nothing is left to do."""
+        yield {"type": "TOOL_CALL_END", "toolCallId": call.id}
+        result = {"messageId": f"{self.turn_id}:{call.id}", "toolCallId": call.id, "content": why, "role": "tool"}
+        yield {"type": "TOOL_CALL_RESULT", **result}
+
     def approval(self, packet: ToolApprovalPacket) -> Events:
         """See `TurnEvents`: the interrupt stands in the event that ends the run."""
         yield from self.noted(packet)
@@ -369,7 +396,8 @@ class AgentEvents(TurnEvents):
 
     def finished(self, packet: TurnFinished) -> Events:
         """See `TurnEvents`."""
-        yield self._ending({"type": "success" if self.stopped is None else "cancelled"})
+        success = {"type": "success", **({"pendingToolCallIds": self.handed} if self.handed else {})}
+        yield self._ending(success if self.stopped is None else {"type": "cancelled"})
 
     def failed(self, error: ErrorFields) -> Events:
         """See `TurnEvents`."""

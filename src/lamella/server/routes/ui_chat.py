@@ -7,7 +7,7 @@ the client neither runs them nor sends the chat again because of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -15,8 +15,10 @@ from fastapi import Request, Response
 from msgspec import DecodeError
 from pydantic import BaseModel, ConfigDict, Field
 
+from lamella.chat.message import own_tool
 from lamella.core.errors import InvalidRequest
-from lamella.core.json import decode_arguments
+from lamella.core.json import decode_arguments, encode_text
+from lamella.core.messages import ToolResult, ToolSpec
 from lamella.core.packets import (
     AnyPacket,
     CitationPacket,
@@ -28,7 +30,7 @@ from lamella.core.packets import (
 )
 from lamella.core.records import TurnRecord
 from lamella.server.frontends import Approval, Content, SentFile, ThreadId, ThreadMessage, TurnOptions, file_at
-from lamella.server.objects import AnyObject
+from lamella.server.objects import AnyObject, Body
 from lamella.server.routing import IdempotencyKey, TheApp, TheFrontends, TheIdentity, api_router
 from lamella.server.sse import EVENT_STREAM, EventStream
 from lamella.server.turn_events import Event, Events, OpenCall, Said, TurnEvents, fields_of, sentence_of
@@ -63,13 +65,24 @@ class UiMessage(BaseModel):
     parts: list[dict[str, Any]]
 
 
+class UiTool(Body):
+    """A tool that the application runs."""
+
+    description: str = ""
+    inputSchema: dict[str, Any] | None = None
+
+
 class UiChatBody(TurnOptions):
-    """What `useChat` sends: the chat's `id`, all its `messages`, and what to do. More fields come from `body`."""
+    """What `useChat` sends: the chat's `id`, all its `messages`, and what to do. More fields come from `body`.
+
+    `tools` are the application's own, by name.
+    """
 
     id: ThreadId
     messages: Annotated[list[UiMessage], Field(max_length=10_000)]
     trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
     messageId: ThreadId | None = None
+    tools: Annotated[dict[str, UiTool], Field(max_length=128)] | None = None
 
 
 @router.post("/ui/chat", responses={200: {EVENT_STREAM: AnyObject}})
@@ -89,13 +102,15 @@ async def ui_chat(
     if approvals := _approvals(body.messages[-1:]):
         turn_id, after = await frontends.answered(identity, body.id, approvals)
         turn = await app.store.turns.turn(identity.caller, turn_id)
-        events = UiChatEvents(turn, body.messages[-1].id)
     else:
         messages = [_message(one, index) for index, one in enumerate(body.messages)]
         told = [one.said for one in messages if one.role == "system" and one.said]
         others = [one for one in messages if one.role != "system"]
-        turn, after = await frontends.begin(identity, body.id, others, body, told, key), 0
-        events = UiChatEvents(turn, turn.id)
+        tools, after = _tools(body.tools), 0
+        turn = await frontends.begin(identity, body.id, others, body, told, tools, key)
+    last = body.messages[-1]
+    goes_on = last.id if last.role == "assistant" else turn.id
+    events = UiChatEvents(turn, goes_on, await frontends.own_tools(identity.caller, turn))
     written = frontends.stream(identity, events, after, resumable=body.resumable)
     return _streamed(written, request.state.silence)
 
@@ -108,7 +123,8 @@ async def ui_chat_stream(
     turn_id = await frontends.running(identity.caller, chat_id)
     if turn_id is None:
         return Response(status_code=204)
-    events = UiChatEvents(await app.store.turns.turn(identity.caller, turn_id), turn_id)
+    turn = await app.store.turns.turn(identity.caller, turn_id)
+    events = UiChatEvents(turn, turn_id, await frontends.own_tools(identity.caller, turn))
     return _streamed(frontends.stream(identity, events, resumable=True), request.state.silence)
 
 
@@ -133,7 +149,27 @@ def _streamed(written: Any, silence: float) -> EventStream:
 
 def _message(message: UiMessage, index: int) -> ThreadMessage:
     said = "\n\n".join(str(part.get("text", "")) for part in message.parts if part.get("type") == "text")
-    return ThreadMessage(message.id, message.role, said, partial(_content, message, f"messages.{index}.parts"))
+    read = partial(_content, message, f"messages.{index}.parts")
+    return ThreadMessage(message.id, message.role, said, read, tuple(_results(message)))
+
+
+def _tools(tools: Mapping[str, UiTool] | None) -> tuple[ToolSpec, ...] | None:
+    if tools is None:
+        return None
+    return tuple(own_tool(name, tool.description, tool.inputSchema, f"tools.{name}") for name, tool in tools.items())
+
+
+def _results(message: UiMessage) -> Iterator[ToolResult]:
+    """What the application gave for calls of its own tools."""
+    for part in message.parts if message.role == "assistant" else ():
+        match part:
+            case {"providerExecuted": True}:
+                continue
+            case {"state": "output-available", "toolCallId": str(id)}:
+                output = part.get("output")
+                yield ToolResult(id, "", output if isinstance(output, str) else encode_text(output))
+            case {"state": "output-error", "toolCallId": str(id)}:
+                yield ToolResult(id, "", _text(part.get("errorText")) or "", is_error=True)
 
 
 def _content(message: UiMessage, where: str) -> Content:
@@ -177,8 +213,8 @@ def _approvals(last: list[UiMessage]) -> list[Approval]:
 class UiChatEvents(TurnEvents):
     """The chunks of a turn, as one message of the assistant."""
 
-    def __init__(self, turn: TurnRecord, message_id: str) -> None:
-        super().__init__(turn.id)
+    def __init__(self, turn: TurnRecord, message_id: str, own: Collection[str] = ()) -> None:
+        super().__init__(turn.id, own)
         self._message_id = message_id
         self._metadata = {"conversationId": turn.conversation_id, "turnId": turn.id, "model": turn.model}
 
@@ -220,7 +256,7 @@ class UiChatEvents(TurnEvents):
 
     def call_started(self, call: OpenCall) -> Events:
         """See `TurnEvents`."""
-        yield {"type": "tool-input-start", "toolCallId": call.id, "toolName": call.name, **_OURS}
+        yield {"type": "tool-input-start", "toolCallId": call.id, "toolName": call.name, **_marks(call)}
 
     def call_arguments(self, call: OpenCall, piece: str) -> Events:
         """See `TurnEvents`."""
@@ -229,7 +265,12 @@ class UiChatEvents(TurnEvents):
     def call_ended(self, call: OpenCall) -> Events:
         """See `TurnEvents`."""
         called = {"toolCallId": call.id, "toolName": call.name, "input": _input(call.arguments)}
-        yield {"type": "tool-input-available", **called, **_OURS}
+        yield {"type": "tool-input-available", **called, **_marks(call)}
+
+    def call_refused(self, call: OpenCall, why: str) -> Events:
+        """See `TurnEvents`."""
+        called = {"toolCallId": call.id, "toolName": call.name, "input": _input(call.arguments)}
+        yield {"type": "tool-input-error", **called, "errorText": why}
 
     def approval(self, packet: ToolApprovalPacket) -> Events:
         """See `TurnEvents`."""
@@ -277,6 +318,7 @@ class UiChatEvents(TurnEvents):
         if self.stopped is not None:
             yield {"type": "abort", "reason": self.stopped}
         reason = FINISH[self.partial] if self.partial else "other" if self.stopped else "stop"
+        reason = "tool-calls" if self.handed else reason
         yield {"type": "finish", "finishReason": reason, "messageMetadata": _bill(packet)}
 
     def failed(self, error: ErrorFields) -> Events:
@@ -286,6 +328,10 @@ class UiChatEvents(TurnEvents):
 
 _OURS: Mapping[str, Any] = {"providerExecuted": True, "dynamic": True}
 """Marks of calls that this server runs, of tools that the client does not know."""
+
+
+def _marks(call: OpenCall) -> Mapping[str, Any]:
+    return {} if call.is_own else _OURS
 
 
 def _bill(packet: TurnFinished) -> Event:
