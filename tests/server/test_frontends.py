@@ -418,6 +418,7 @@ async def test_a_thread_may_hold_more_than_a_message_can(client: ServerClient, m
 
 U: Object = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
 A: Object = {"id": "u", "role": "user", "content": "Hi"}
+SCHEMA = "tools.look.inputSchema"
 RUN: Object = {"threadId": "t", "runId": "r", "messages": [A]}
 
 
@@ -437,6 +438,14 @@ RUN: Object = {"threadId": "t", "runId": "r", "messages": [A]}
         ("/ui/chat", {"id": "t", "messages": [ui_file("data:text/plain;base64,!")]}, "messages.0.parts.1.url"),
         ("/ui/chat", {"id": "t", "messages": [U], "tools": {"no name": {}}}, "tools.no name.name"),
         ("/agui", RUN | {"tools": [{"name": "no name", "description": ""}]}, "tools.0.name"),
+        ("/ui/chat", {"id": "t", "messages": [ui_file(PLAIN, filename="\ud800")]}, "messages.0.parts"),
+        (
+            "/ui/chat",
+            {"id": "t", "messages": [U], "tools": {"look": {"inputSchema": {"\ud800": 1}}}},
+            "tools.look.inputSchema",
+        ),
+        ("/agui", RUN | {"state": {"lamp": "\ud800"}}, "state"),
+        ("/agui", RUN | {"messages": [A | {"content": [{"type": "text", "text": "\ud800"}]}]}, "messages.0.content"),
         ("/agui", {"runId": "r", "messages": [A]}, "threadId"),
         ("/agui", {"threadId": "t", "messages": [A]}, "runId"),
         ("/agui", RUN | {"messages": [A | {"role": "robot"}]}, "messages.0.role"),
@@ -465,7 +474,7 @@ RUN: Object = {"threadId": "t", "runId": "r", "messages": [A]}
 async def test_what_cannot_be_done_is_named_and_nothing_is_stored(
     client: ServerClient, model: ScriptedModel, path: str, body: Object, param: str
 ) -> None:
-    answer = await client.call("POST", path, json=body)
+    answer = await client.call("POST", path, content=json.dumps(body), headers={"content-type": "application/json"})
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (400, param), error
     assert (await client.get("/conversations"))["data"] == []

@@ -64,7 +64,8 @@ def install(api: FastAPI) -> None:
     @api.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         first, scope = error.errors()[0], request.scope
-        where = ".".join(str(part) for part in first["loc"][1:])
+        # The name of a field may hold half of a surrogate pair, which no answer can.
+        where = ".".join(str(part) for part in first["loc"][1:]).encode("utf-8", "replace").decode()
         if first["type"] == "json_invalid":
             return error_answer(InvalidRequest("The body is not valid JSON.", hint="Send one JSON object."), scope)
         if not where:

@@ -29,6 +29,7 @@ from lamella.core.packets import (
 from lamella.core.records import TurnRecord
 from lamella.core.tokens import Usage
 from lamella.server.frontends import (
+    WHOLE_TEXT,
     Approval,
     Content,
     SentFile,
@@ -73,7 +74,7 @@ class AgentMessage(BaseModel):
 
     id: ThreadId
     role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
-    content: Any = None
+    content: Annotated[Any, WHOLE_TEXT] = None
     toolCallId: str = ""
     error: str | None = None
 
@@ -92,7 +93,7 @@ class AgentTool(BaseModel):
 
     name: str
     description: str = ""
-    parameters: dict[str, Any] | None = None
+    parameters: Annotated[dict[str, Any] | None, WHOLE_TEXT] = None
 
 
 class ResumeEntry(Body):
@@ -100,7 +101,7 @@ class ResumeEntry(Body):
 
     interruptId: str
     status: Literal["resolved", "cancelled"]
-    payload: Any = None
+    payload: Annotated[Any, WHOLE_TEXT] = None
     metadata: dict[str, Any] | None = None
 
 
@@ -111,7 +112,7 @@ class AgentRunBody(Body):
     runId: ThreadId
     protocolVersion: str | None = None
     parentRunId: str | None = None
-    state: Any = None
+    state: Annotated[Any, WHOLE_TEXT] = None
     messages: Annotated[list[AgentMessage], Field(max_length=10_000)]
     tools: list[AgentTool] | None = None
     context: Annotated[list[AgentContext], Field(max_length=100)] | None = None

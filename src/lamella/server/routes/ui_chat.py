@@ -29,7 +29,16 @@ from lamella.core.packets import (
     TurnFinished,
 )
 from lamella.core.records import TurnRecord
-from lamella.server.frontends import Approval, Content, SentFile, ThreadId, ThreadMessage, TurnOptions, file_at
+from lamella.server.frontends import (
+    WHOLE_TEXT,
+    Approval,
+    Content,
+    SentFile,
+    ThreadId,
+    ThreadMessage,
+    TurnOptions,
+    file_at,
+)
 from lamella.server.objects import AnyObject, Body
 from lamella.server.routing import IdempotencyKey, TheApp, TheFrontends, TheIdentity, api_router
 from lamella.server.sse import EVENT_STREAM, EventStream
@@ -62,14 +71,14 @@ class UiMessage(BaseModel):
 
     id: ThreadId
     role: Literal["system", "user", "assistant"]
-    parts: list[dict[str, Any]]
+    parts: Annotated[list[dict[str, Any]], WHOLE_TEXT]
 
 
 class UiTool(Body):
     """A tool that the application runs."""
 
     description: str = ""
-    inputSchema: dict[str, Any] | None = None
+    inputSchema: Annotated[dict[str, Any] | None, WHOLE_TEXT] = None
 
 
 class UiChatBody(TurnOptions):
