@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lamella.app.app import LOCAL_OWNER
+from lamella.context.results import INTERRUPTED
 from lamella.core import deltas
 from lamella.core.clock import SystemClock
 from lamella.core.counting import ApproximateCounter
 from lamella.core.errors import ProviderStreamBroken
+from lamella.core.handover import pending
 from lamella.core.messages import Step, StopReason, ToolCall
 from lamella.core.models import ModelFacts
 from lamella.core.packets import (
@@ -20,6 +23,7 @@ from lamella.core.packets import (
     RunFinished,
     TextPacket,
     ToolCallPacket,
+    ToolHandedOut,
     UsagePacket,
     decode_packet,
 )
@@ -100,6 +104,25 @@ async def test_a_journal_cut_anywhere_gives_valid_steps(tmp_path: Path) -> None:
         said = "".join(p.text for p in stored[:cut] if isinstance(p, TextPacket))
         texts.append("".join(step.text for step in container.steps))
         assert texts[-1] == said
+
+
+async def test_a_call_that_was_handed_out_before_a_crash_waits_for_its_caller(tmp_path: Path) -> None:
+    """The server's own call of the same step was still running."""
+    own: Any = {"name": "mine", "input_schema": {"type": "object"}}
+    model = ScriptedModel([calling(ToolCall("c1", "mine", "{}"), ToolCall("c2", "look", "{}"))])
+    async with served(read_settings(data=tmp_path), models=ScriptedModels(model), tools=(Look(),)) as (app, client):
+        packets = await client.send(await client.conversation(), "Go", tools=[own])
+        turn_id = str(packets[0]["turn_id"])
+        stored = [decode_packet(data) for _, data in await app.store.turns.journal(LOCAL_OWNER, turn_id, 0)]
+    at = next(n for n, packet in enumerate(stored) if isinstance(packet, ToolHandedOut))
+    [before] = rebuild(stored[:at], COUNTER).steps
+    assert (before.stop_reason, pending([before])) == (StopReason.INTERRUPTED, ())
+    [after] = rebuild(stored[: at + 1], COUNTER).steps
+    assert [call.id for call in pending([after])] == ["c1"]
+    assert [(result.call_id, result.content) for result in after.results] == [("c2", INTERRUPTED)]
+    [whole] = rebuild(stored, COUNTER).steps
+    assert [call.id for call in pending([whole])] == ["c1"]
+    assert [result.content for result in whole.results] == ["seen c2"]
 
 
 PRICES = {FACTS.name: FACTS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 
@@ -11,11 +11,12 @@ import msgspec
 import structlog
 
 from lamella.agent.container import OpenStep, StateContainer, StepBirth, build_step
+from lamella.context.results import INTERRUPTED
 from lamella.core import deltas
 from lamella.core.clock import Clock
 from lamella.core.errors import LamellaError, StoreFailed
 from lamella.core.knowledge import bases_of_steps, bases_of_window
-from lamella.core.messages import StopReason, ToolResult, TurnStatus
+from lamella.core.messages import StopReason, ToolCall, ToolResult, TurnStatus
 from lamella.core.models import ModelFacts
 from lamella.core.packets import (
     AnyPacket,
@@ -65,10 +66,12 @@ class _Rebuild:
     model: str = ""
     opened: OpenStep | None = None
     step: int = -1
-    handed: bool = False
-    """Whether a call of the open step was handed to the caller."""
+    handed: set[str] = field(default_factory=set)
+    """The calls of the open step that were handed to the caller."""
     cost: float | None = None
     """The cost of the open step, if it was reported."""
+    ended: bool = False
+    """Whether the run came to its end."""
 
     def take(self, packet: AnyPacket) -> None:
         match packet:
@@ -80,7 +83,7 @@ class _Rebuild:
                 self._close(StopReason.TOOL_CALLS, whole=packet.step != self.step)
                 self.step = packet.step
                 self.opened = self.container.open(self._birth(packet))
-                self.cost, self.handed = None, False
+                self.cost, self.handed = None, set()
             case _ if self.opened is not None:
                 self._feed(self.opened, packet)
             case _:
@@ -122,8 +125,8 @@ class _Rebuild:
             case ToolResultPacket(call_id=call_id, name=name, content=content, is_error=is_error):
                 queries, rich = packet.queries, packet.rich
                 step.results[call_id] = ToolResult(call_id, name, content, is_error, queries, rich=rich)
-            case ToolHandedOut():
-                self.handed = True
+            case ToolHandedOut(call_id=call_id):
+                self.handed.add(call_id)
             case UsagePacket(usage=usage, cost=cost):
                 step.feed(deltas.UsageReported(usage.usage()))
                 step.feed(deltas.Closed(StopReason.END_TURN))
@@ -146,6 +149,7 @@ class _Rebuild:
 
     def _end(self, packet: RunFinished) -> None:
         """The run was over: its last step is whole, or was cut off for the reason that it gave."""
+        self.ended = True
         reason = StopReason.ERROR if packet.status == "error" else StopReason(packet.status)
         if reason not in (StopReason.ERROR, StopReason.USER_CANCELLED):
             self._close(reason)
@@ -160,8 +164,14 @@ class _Rebuild:
         self.opened = None
 
     def finish(self) -> None:
-        if self.handed:  # its caller may have it, and answer it
+        if self.ended:
+            return
+        if self.handed and self.opened is not None:  # its caller may have it, and answer it
+            for call in self.opened.parts():
+                if isinstance(call, ToolCall) and call.id not in {*self.handed, *self.opened.results}:
+                    self.opened.results[call.id] = ToolResult(call.id, call.name, INTERRUPTED, is_error=True)
             self._close(StopReason.TOOL_CALLS)
+            return
         self.container.cut_off(StopReason.INTERRUPTED, self._priced)
 
 
