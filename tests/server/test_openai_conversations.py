@@ -234,3 +234,31 @@ async def test_calls_of_the_servers_tools_are_no_items(sdk: openai.AsyncOpenAI, 
     model.then(calling(ToolCall("c1", "read_file", '{"file_id":"no"}'), text="Let me look."), saying("None."))
     await sdk.responses.create(input="Hi", conversation=made.id)
     assert [role for role, _ in await said(sdk, made.id)] == ["user", "assistant", "assistant"]
+
+
+TOOL: Any = {"type": "function", "name": "tide", "parameters": {"type": "object", "properties": {}}, "strict": False}
+
+
+async def test_calls_of_the_callers_tools_and_their_outputs_are_items(
+    sdk: openai.AsyncOpenAI, model: ScriptedModel
+) -> None:
+    made = await sdk.conversations.create()
+    model.then(calling(ToolCall("c1", "tide", "{}"), text="Let me look."), saying("At noon."))
+    await sdk.responses.create(input="When?", conversation=made.id, tools=[TOOL])
+    await sdk.responses.create(input=[OUTPUT], conversation=made.id, tools=[TOOL])  # type: ignore[list-item]
+    expected = ["user", "assistant", "call", "output", "assistant"]
+    assert [kind for kind, _ in await said(sdk, made.id)] == expected
+    assert [kind for kind, _ in await said(sdk, made.id, limit=1)] == expected
+    listed = (await sdk.conversations.items.list(made.id)).data
+    assert len({item.id for item in listed}) == len(expected)
+    for item in listed:
+        assert await sdk.conversations.items.retrieve(str(item.id), conversation_id=made.id) == item
+
+
+async def test_a_call_that_was_added_is_answered_by_a_response(sdk: openai.AsyncOpenAI, model: ScriptedModel) -> None:
+    made = await sdk.conversations.create(items=[USER, CALL])  # type: ignore[list-item]
+    model.then(saying("At noon."))
+    await sdk.responses.create(input=[OUTPUT], conversation=made.id, tools=[TOOL])  # type: ignore[list-item]
+    read = [block.value for block in model.requests[0].blocks]
+    assert any(block.get("type") == "tool_result" and "noon" in str(block) for block in read)
+    assert [kind for kind, _ in await said(sdk, made.id)] == ["user", "call", "output", "assistant"]

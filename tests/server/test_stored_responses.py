@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -14,9 +16,10 @@ from lamella.core import deltas
 from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.messages import ToolCall
 from lamella.core.packets import decode_packet
-from lamella.llm.scripted import Gate, ScriptedModel, calling, saying
+from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.routes.response_writer import ResponseWriter
-from lamella.server.testing import ServerClient
+from lamella.server.testing import ServerClient, served
+from lamella.settings import read_settings
 
 pytestmark = pytest.mark.anyio
 
@@ -234,3 +237,29 @@ async def test_an_end_that_a_killed_process_did_not_store_has_a_new_number(
     writer = ResponseWriter(turn, {}, 40)
     assert writer.begin() == b""
     assert b'"sequence_number":41' in writer.take(lost)
+
+
+async def test_a_response_that_a_restart_cut_off_has_failed_and_is_followed_to_its_end(
+    model: ScriptedModel, tmp_path: Path
+) -> None:
+    gate = Gate()
+    model.then([deltas.TextDelta(0, "One "), gate, *saying("two.")])
+    settings, got = read_settings(data=tmp_path), b""
+    async with served(settings, checked=False, models=ScriptedModels(model)) as (_, client):
+        begun = (await client.http.post("/v1/responses", json={"input": "Hi", "background": True})).json()
+        path = f"/v1/responses/{begun['id']}"
+        await asyncio.wait_for(gate.reached.wait(), 10)
+        async with client.http.stream("GET", f"{path}?stream=true") as answer:
+            async for data in answer.aiter_raw():
+                got += data
+                if b"One " in got:
+                    break
+    seen = got.count(b"sequence_number")
+    async with served(settings, checked=False, models=ScriptedModels(model)) as (_, client):
+        found = (await client.http.get(path)).json()
+        assert (found["status"], found["error"]["code"]) == ("failed", "server_error")
+        assert found["output"][0]["content"][0]["text"] == "One "
+        rest = (await client.http.get(f"{path}?stream=true&starting_after={seen - 1}")).text
+    numbers = [int(number) for number in re.findall(r'"sequence_number":(\d+)', rest)]
+    assert numbers == list(range(seen, seen + len(numbers)))
+    assert rest.count("event: response.failed") == 1

@@ -6,6 +6,7 @@ https://platform.openai.com/docs/api-reference/responses-streaming
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any
 
 from lamella.core.json import JsonObject, encode
@@ -202,7 +203,7 @@ class ResponseWriter:
         if packet.status == TurnStatus.INTERRUPTED:
             response["error"] = {"code": "server_error", "message": "The server stopped before the answer was whole."}
             # What a process wrote last before it was killed is not stored: the end has a number that is new to all.
-            self._number = max(self._number, int(self._after) + 1)
+            self._number = max(self._number, int(self._after) + 1) if self._after < inf else self._number
         elif self.error is not None:
             code = str(self.error.get("code"))
             response["error"] = {"code": ERRORS.get(code, "server_error"), "message": self.error.get("message")}
