@@ -107,7 +107,7 @@ async def test_a_request_goes_on_under_the_name_of_the_upstream(tmp_path: Path) 
             answer = await client.http.post("/v1/messages", content=body, headers={"x-lamella-markers": "off"})
             assert answer.status_code == 200
         [got] = upstream.got
-        assert got.body == b'{"z":1,"model":"own-x","messages":[]}'
+        assert got.body == b'{ "z": 1, "model": "own-x", "messages": [] }'
         assert got.headers["authorization"] == "Bearer sk-9"
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
-from typing import TypeAlias
+from json import dumps, loads
+from math import isfinite
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -64,6 +68,134 @@ def decode_in_pieces(data: bytes) -> dict[str, Json]:
 def fields_but(data: bytes, left_out: Container[str]) -> dict[str, Json]:
     """The fields of an object but those that are left out, whose values are not decoded."""
     return {name: _decoder.decode(value) for name, value in _fields.decode(data).items() if name not in left_out}
+
+
+def decode_mended(data: bytes) -> dict[str, Json]:
+    """As `decode_object`, for what some programs write and some servers take: half of a surrogate pair, bytes that are
+    no UTF-8, a byte order mark, numbers out of range. What can't be kept is replaced. Raises `msgspec.DecodeError`.
+    """
+    try:
+        value = loads(data.decode("utf-8-sig", "replace"), parse_float=_finite, parse_constant=lambda _: None)
+        text = dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    except (ValueError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from None
+    return decode_object(text)
+
+
+def _finite(text: str) -> float | None:
+    return float(text) if isfinite(float(text)) else None
+
+
+class Span(NamedTuple):
+    """Where a value stands in a text."""
+
+    start: int
+    end: int
+
+
+_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_TOKENS = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
+_VALUE = re.compile(_STRING + rb"|[^\s,\]}]+", re.DOTALL)
+_SPACE = re.compile(rb"\s*")
+
+
+def members(data: bytes) -> list[tuple[str, Span]]:
+    """The fields of an object in order, with the places of their values; a name that comes twice is there twice.
+
+    Raises `msgspec.DecodeError`.
+    """
+    try:
+        sizes = {name: len(memoryview(value)) for name, value in _fields.decode(data).items()}
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _members(data, {})
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):  # a name that comes twice leads astray
+        found = _members(data, sizes)
+        if len(found) == len(sizes) and {name for name, _ in found} == sizes.keys():
+            return found
+    return _members(data, {})
+
+
+def _members(data: bytes, sizes: Mapping[str, int]) -> list[tuple[str, Span]]:
+    """The fields of an object. `sizes` are those of the values of names that come once; others are looked through."""
+    found: list[tuple[str, Span]] = []
+    at = _opened(data, b"{")
+    while data[at : at + 1] != b"}":
+        name_end = _end_of(data, at)
+        name = str(_decoder.decode(data[at:name_end]))
+        start = _after(data, _after(data, name_end) + 1)
+        end = start + sizes[name] if name in sizes else _end_of(data, start)
+        found.append((name, Span(start, end)))
+        at = _after(data, end)
+        if data[at : at + 1] not in (b",", b"}"):
+            raise msgspec.DecodeError(f"expected , or }} at byte {at}")
+        at = _after(data, at + 1) if data[at : at + 1] == b"," else at
+    return found
+
+
+def elements(data: bytes) -> list[Span]:
+    """The places of a list's elements. Raises `msgspec.DecodeError`."""
+    found: list[Span] = []
+    at = _opened(data, b"[")
+    try:
+        sizes = [len(memoryview(value)) for value in _items.decode(data)]
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        sizes = []
+    while data[at : at + 1] != b"]":
+        end = at + sizes[len(found)] if sizes else _end_of(data, at)
+        found.append(Span(at, end))
+        at = _after(data, end)
+        at = _after(data, at + 1) if data[at : at + 1] == b"," else at
+    return found
+
+
+def _opened(data: bytes, bracket: bytes) -> int:
+    """The place after the bracket with which a text begins."""
+    at = _after(data, 0)
+    if data[at : at + 1] != bracket:
+        raise msgspec.DecodeError(f"expected {bracket.decode()} at byte {at}")
+    return _after(data, at + 1)
+
+
+def with_field(data: bytes, name: str, value: bytes) -> bytes:
+    """The same object with another value of a field, or with one more at its end. All else keeps its bytes.
+
+    Raises `msgspec.DecodeError`.
+    """
+    return with_value(data, name, [span for field, span in members(data) if field == name], value)
+
+
+def with_value(data: bytes, name: str, spans: Sequence[Span], value: bytes) -> bytes:
+    """As `with_field`, for a field that stands at these places; none if it is not there."""
+    for start, end in reversed(spans):
+        data = data[:start] + value + data[end:]
+    if spans:
+        return data
+    end = data.rindex(b"}")
+    last = end - 1
+    while data[last : last + 1].isspace():
+        last -= 1
+    comma = b"" if data[last : last + 1] == b"{" else b","
+    return b"%b%b%b:%b%b" % (data[:end], comma, encode(name), value, data[end:])
+
+
+def _after(data: bytes, at: int) -> int:
+    """The place of the next byte that is no space."""
+    found = _SPACE.match(data, at)
+    return found.end() if found else at
+
+
+def _end_of(data: bytes, at: int) -> int:
+    """The end of the value that begins here."""
+    depth = 0
+    if data[at : at + 1] in (b"[", b"{"):
+        for token in _TOKENS.finditer(data, at):
+            depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(token.group()[:1], 0)
+            if not depth:
+                return token.end()
+    found = _VALUE.match(data, at)
+    if found is None:
+        raise msgspec.DecodeError(f"no value at byte {at}")
+    return found.end()
 
 
 def _is_list(value: msgspec.Raw) -> bool:

@@ -22,13 +22,10 @@ import msgspec
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import Facts, MarkerPolicy, deepest_entry, plan
 from lamella.cache.window import Chain
-from lamella.core.json import Json, decode
+from lamella.core.json import Json, decode, elements, encode, members, with_field, with_value
 from lamella.core.models import Markers
 from lamella.core.prompt import Marker
 from lamella.gateway.dialects import Dialect, ObservedWindow, text_of
-
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_items = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def wanted_markers(window: ObservedWindow, keys: Chain, ledger: Ledger, facts: Facts) -> tuple[Marker, ...]:
@@ -45,27 +42,27 @@ def wanted_markers(window: ObservedWindow, keys: Chain, ledger: Ledger, facts: F
 
 def with_markers(body: bytes, window: ObservedWindow, markers: Sequence[Marker]) -> bytes:
     """The same body with markers. All else keeps its bytes; a text that is marked becomes a block of its own."""
-    fields = _fields.decode(body)
     for marker in markers:
-        control = msgspec.json.encode({"type": "ephemeral", "ttl": marker.ttl.value})
         level, *path = window.paths[marker.index]
-        fields[level] = _marked(fields[level], path, msgspec.Raw(control))
-    return msgspec.json.encode(fields)
+        control = encode({"type": "ephemeral", "ttl": marker.ttl.value})
+        body = _with_marked(body, level, path, control)
+    return body
 
 
-def _marked(value: msgspec.Raw, path: Sequence[int], control: msgspec.Raw) -> msgspec.Raw:
-    """A list with the element at `path` marked; the element of a message is one of its content."""
-    if bytes(value).lstrip().startswith(b'"'):
-        block = {"type": "text", "text": value, "cache_control": control}
-        return msgspec.Raw(msgspec.json.encode([block]))
-    items = _items.decode(value)
-    item = _fields.decode(items[path[0]])
+def _with_marked(data: bytes, name: str, path: Sequence[int], control: bytes) -> bytes:
+    """An object with the element at `path` of a field marked; the element of a message is one of its content."""
+    start, end = [span for field, span in members(data) if field == name][-1]
+    value = data[start:end]
+    if value.startswith(b'"'):
+        made = b'[{"type":"text","text":%b,"cache_control":%b}]' % (value, control)
+        return data[:start] + made + data[end:]
+    place = elements(value)[path[0]]
+    item = value[place.start : place.end]
     if len(path) > 1:
-        item["content"] = _marked(item["content"], path[1:], control)
+        item = _with_marked(item, "content", path[1:], control)
     else:
-        item["cache_control"] = control
-    items[path[0]] = msgspec.Raw(msgspec.json.encode(item))
-    return msgspec.Raw(msgspec.json.encode(items))
+        item = with_field(item, "cache_control", control)
+    return data[: start + place.start] + item + data[start + place.end :]
 
 
 # The key of the provider's cache
@@ -82,21 +79,28 @@ def cache_key(salt: bytes, owner: str, session: str | None, dialect: Dialect, bo
 
 def with_cache_key(body: bytes, key: str) -> bytes:
     """The same body with the key; everything else keeps its bytes."""
-    fields = _fields.decode(body)
-    fields["prompt_cache_key"] = msgspec.Raw(msgspec.json.encode(key))
-    return msgspec.json.encode(fields)
+    return with_field(body, "prompt_cache_key", encode(key))
 
 
 def _first_said(dialect: Dialect, body: bytes) -> str:
     """The first text of a user: it stays, while all after it grows."""
-    said = _fields.decode(body).get("messages" if dialect is Dialect.CHAT else "input", msgspec.Raw(b"[]"))
-    if not bytes(said).lstrip().startswith(b"["):
-        return str(decode(said))
-    for item in _items.decode(said):
-        message = decode(item)
+    name = "messages" if dialect is Dialect.CHAT else "input"
+    said = next((body[start:end] for field, (start, end) in reversed(members(body)) if field == name), b"[]")
+    if not said.startswith(b"["):
+        return str(_read(said))
+    for start, end in elements(said):
+        message = _read(said[start:end])
         if isinstance(message, Mapping) and message.get("role") == "user":
             return text_of([message])
     return ""
+
+
+def _read(said: bytes) -> Json:
+    """A value; None if it can't be read, which is for the upstream to tell."""
+    try:
+        return decode(said)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 # The bill of a Chat stream
@@ -112,13 +116,11 @@ def asks_for_usage(fields: Mapping[str, Json]) -> bool:
 
 
 def with_usage(body: bytes) -> bytes:
-    """The same body, which asks for the usage; everything else keeps its bytes."""
-    fields = _fields.decode(body)
-    given = bytes(fields.get("stream_options", b"")).strip()
-    options = _fields.decode(given) if given.startswith(b"{") else {}
-    options["include_usage"] = msgspec.Raw(b"true")
-    fields["stream_options"] = msgspec.Raw(msgspec.json.encode(options))
-    return msgspec.json.encode(fields)
+    """The same body, which asks for the usage; everything else keeps its bytes. Raises `msgspec.DecodeError`."""
+    spans = [span for name, span in members(body) if name == "stream_options"]
+    given = body[spans[-1].start : spans[-1].end] if spans else b""
+    options = with_field(given if given.startswith(b"{") else b"{}", "include_usage", b"true")
+    return with_value(body, "stream_options", spans, options)
 
 
 class UsageFilter:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import msgspec
+
 from lamella.cache.why import Why
 from lamella.core.access import LineStorage
 from lamella.core.errors import LamellaError
-from lamella.core.json import decode_in_pieces
+from lamella.core.json import decode_in_pieces, decode_mended
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Marker, WireBlock
 from lamella.core.records import Caller, Line, RequestRecord
@@ -108,8 +110,12 @@ class Exchange:
 
 
 def window_of_exchange(exchange: Exchange, weigh: Callable[[WireBlock], int]) -> ObservedWindow:
-    """The window of a request as it is now. Raises `msgspec.DecodeError` or UnicodeDecodeError."""
-    return read(exchange.dialect, decode_in_pieces(exchange.body), weigh)
+    """The window of a request as it is now, as far as it can be read. Raises `msgspec.DecodeError`."""
+    try:
+        body = decode_in_pieces(exchange.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        body = decode_mended(exchange.body)
+    return read(exchange.dialect, body, weigh)
 
 
 class BlockWeights:

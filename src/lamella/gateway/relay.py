@@ -25,7 +25,7 @@ from lamella.core.errors import (
     ProviderError,
     ProviderTimeout,
 )
-from lamella.core.json import Json, fields_but
+from lamella.core.json import Json, decode_mended, encode, fields_but, with_field
 from lamella.core.models import Markers
 from lamella.gateway.across import (
     ESTIMATE_HEADER,
@@ -72,14 +72,10 @@ SPENT = {"x-should-retry": "false"}
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
 
 def with_model(body: bytes, model: str) -> bytes:
-    """The same body with another model: every other field keeps its bytes and its place."""
-    fields = _fields.decode(body)
-    fields["model"] = msgspec.Raw(msgspec.json.encode(model))
-    return msgspec.json.encode(fields)
+    """The same body with another model: everything else keeps its bytes and its place."""
+    return with_field(body, "model", encode(model))
 
 
 class Gateway:
@@ -289,8 +285,18 @@ def fields_of(body: bytes) -> dict[str, Json]:
     """The fields of a body without its prompt. Raises `InvalidRequest` for what is no JSON object."""
     try:
         return fields_but(body, _PROMPT)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"The body can't be read: {error}.", hint="Send one JSON object.") from None
+    except msgspec.DecodeError as error:
+        unread: Exception = error
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(error) from None
+    try:
+        return decode_mended(body)  # it may be for the upstream to refuse, or to take
+    except msgspec.DecodeError:
+        raise _unreadable(unread) from None
+
+
+def _unreadable(error: Exception) -> InvalidRequest:
+    return InvalidRequest(f"The body can't be read: {error}.", hint="Send one JSON object.")
 
 
 def _model_of(fields: Mapping[str, Json]) -> str:
