@@ -24,6 +24,7 @@ from lamella.core.messages import StopReason, ToolCall, TurnStatus
 from lamella.core.models import ImageRule
 from lamella.core.records import PageQuery
 from lamella.core.tokens import Usage
+from lamella.gateway.matching import Relation
 from lamella.llm.scripted import FACTS, Gate, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
@@ -416,6 +417,25 @@ async def test_a_request_is_counted_as_it_would_be_sent(
     talk.history = [("user", "/new"), ("assistant", "No."), ("user", "/clear")]
     assert (await client.http.post(COUNTS[api], json=talk.body())).json()["input_tokens"] > 0
     assert len((await app.store.lines.lines(LOCAL_OWNER, ALL)).data) == 1
+
+
+async def test_a_request_to_an_agent_is_told_to_those_who_follow_clients(
+    app: App, client: ServerClient, model: ScriptedModel
+) -> None:
+    model.then(saying("At noon."), saying("At one."))
+    talk = speaks(client, "chat")
+    found = []
+    async with app.gateway.recorder.watch(LOCAL_OWNER) as records:
+        for text in ("When?", "Sure?"):
+            await talk.ask(text)
+            async with asyncio.timeout(10):
+                found.append(await anext(records))
+    assert [(one.line.label, one.line.turns, one.relation) for one in found] == [
+        ("agent:Pilot", 1, Relation.NEW),
+        ("agent:Pilot", 2, Relation.NEXT),
+    ]
+    assert found[1].request.id == found[1].line.request_id
+    assert found[1].why.text
 
 
 async def test_agents_are_listed_as_models(client: ServerClient) -> None:

@@ -80,7 +80,13 @@ export interface LineGroup {
   lines: Line[]
 }
 
-export const isSideCall = (line: Line) => line.label !== 'conversation'
+/** What stands before the name of an agent in the label of its clients' conversations. */
+const AGENT = 'agent:'
+
+/** Whether the server's engine answers: an agent that the client named as its model. */
+export const isOfAgent = (line: Line) => line.label.startsWith(AGENT)
+
+export const isSideCall = (line: Line) => line.label !== 'conversation' && !isOfAgent(line)
 
 /** Lines by session, in the order in which sessions come first. A line without a session is a group of its own. */
 export function grouped(lines: readonly Line[]): LineGroup[] {

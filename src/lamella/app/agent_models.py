@@ -39,11 +39,15 @@ from lamella.core.records import (
     NewTurn,
     PageQuery,
     Place,
+    TurnRecord,
     Unchanged,
 )
+from lamella.gateway.exchange import Recorded
 from lamella.gateway.histories import ClientHistory, ToldStep, ToldTurn
-from lamella.gateway.matching import title_of_message
+from lamella.gateway.matching import Relation, title_of_message
+from lamella.gateway.recorder import LineRecorder
 from lamella.knowledge.file_uploads import FileUploads
+from lamella.sessions.sessions import Sessions
 from lamella.storage import Store
 
 PREFIX = "agent:"
@@ -153,6 +157,8 @@ class AgentModels:
     chat: Chat
     intake: FileUploads
     models: Models
+    sessions: Sessions
+    recorder: LineRecorder
     clock: Clock
     ids: Ids
 
@@ -377,6 +383,17 @@ class AgentModels:
         if key:
             await self._keep(caller, begun.agent, key, begun.conversation_id, Place(turn.id, turn.run.id))
         await self.store.lines.add_turn(caller, turn)
+        if self.recorder.is_watched(caller):
+            await self._tell(caller, turn)
+
+    async def _tell(self, caller: Caller, turn: TurnRecord) -> None:
+        """Give a turn's newest request to those who follow the records of clients."""
+        line = await self.store.lines.line(caller, turn.conversation_id)
+        if line.turn_id == turn.id and line.request_id:
+            request = await self.store.requests.request(caller, line.request_id)
+            why = await self.sessions.why(caller, request.id)
+            relation = Relation.NEW if turn.parent.turn_id is None else Relation.NEXT
+            self.recorder.tell(caller, Recorded(line, request, relation, why))
 
     async def _keep(self, caller: Caller, agent: Agent, key: str, conversation_id: str, place: Place) -> None:
         await self.store.histories.keep_answer(caller, agent.id, key, conversation_id, place, self.clock.now())

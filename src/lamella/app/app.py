@@ -396,7 +396,9 @@ def _wired(
         clock=clock,
         ids=ids,
         gateway=gateway,
-        agents=AgentModels(store, conversations, core.chat, intake, models, clock, ids),
+        agents=AgentModels(
+            store, conversations, core.chat, intake, models, core.sessions, gateway.recorder, clock, ids
+        ),
     )
 
 

@@ -57,10 +57,14 @@ def _listed(lines: list[Object]) -> Iterator[str]:
         if line["id"] in shown:
             continue
         together = [one for one in lines if line["session"] and one["session"] == line["session"]] or [line]
-        together.sort(key=lambda one: (one["label"] != "conversation", one["begun_at"]))
+        together.sort(key=lambda one: (_is_side_call(one), one["begun_at"]))
         for place, one in enumerate(together):
             shown.add(one["id"])
-            yield ("  " if place and one["label"] != "conversation" else "") + _line(one)
+            yield ("  " if place and _is_side_call(one) else "") + _line(one)
+
+
+def _is_side_call(line: Object) -> bool:
+    return line["label"] != "conversation" and not line["label"].startswith("agent:")
 
 
 def _line(line: Object) -> str:

@@ -139,6 +139,16 @@ class LineRecorder:
         finally:
             self._watching.discard(entry)
 
+    def is_watched(self, caller: Caller) -> bool:
+        """Whether somebody follows the records of a user."""
+        return any(user_id == caller.user_id for user_id, _ in self._watching)
+
+    def tell(self, caller: Caller, recorded: Recorded) -> None:
+        """Give a record to those who follow; one who is too slow misses it."""
+        for user_id, queue in self._watching:
+            if user_id == caller.user_id and not queue.full():
+                queue.put_nowait(recorded)
+
     async def drain(self) -> None:
         """Wait until everything that was taken is stored."""
         await self._queue.join()
@@ -191,9 +201,7 @@ class LineRecorder:
             lost, cost = line.lost + explained.lost, line.lost_cost + (explained.lost_cost or 0.0)
             line = replace(line, breaks=line.breaks + 1, lost=lost, lost_cost=cost)
         recorded = Recorded(line, observed.request.record, found.relation, explained)
-        for user_id, queue in self._watching:
-            if user_id == exchange.caller.user_id and not queue.full():
-                queue.put_nowait(recorded)
+        self.tell(exchange.caller, recorded)
 
     def _with_alarm(self, seen: Observation, observed: ObservedRequest, answer: OpenStep) -> ObservedRequest:
         """The same with the alarm of its line, if its client loops; that is logged once in an hour."""

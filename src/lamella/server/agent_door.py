@@ -216,11 +216,23 @@ class AgentDoor:
         except asyncio.CancelledError:
             await self._stop(await beginning)
             raise
+        written = self._writer(read, begun)
         try:
-            await self._follow(read, begun)
+            answer, held = await self._follow(begun, written, streams=read.settings.streams)
         except asyncio.CancelledError:
             await self._stop(begun)
             raise
+        except LamellaError as error:  # its packets can't be read any more
+            if not self.sent.began:
+                raise
+            await self.sent.end(written.fail(error))
+            return
+        # Before the client has it all: its next request may be here in a moment. From here on nothing stops the turn.
+        seen = () if answer.error else answer.seen
+        await asyncio.shield(self._app.agents.ended(self._identity.caller, begun, seen))
+        if read.settings.streams and not answer.error:
+            await self._send(begun, held)
+        await self._finish(begun, written, answer)
 
     async def _stop(self, begun: BegunAnswer) -> None:
         """Stop a turn whose client left, and note its bill."""
@@ -229,34 +241,31 @@ class AgentDoor:
             pass
         await self._app.agents.ended(self._identity.caller, begun, ())
 
-    async def _follow(self, read: ClientRequest, begun: BegunAnswer) -> None:
-        """Write the answer of a turn as it comes."""
-        settings, suffix = read.settings, begun.turn_id.partition("_")[2]
+    def _writer(self, read: ClientRequest, begun: BegunAnswer) -> AnswerWriter:
         name = {Dialect.MESSAGES: "msg", Dialect.CHAT: "chatcmpl"}.get(self.dialect, "resp")
-        written = writer(
+        return writer(
             self.dialect,
             read.model,
-            f"{name}_{suffix}",
+            f"{name}_{begun.turn_id.partition('_')[2]}",
             created=int(self._app.clock.now().timestamp()),
-            asks_for_usage=settings.asks_for_usage,
+            asks_for_usage=read.settings.asks_for_usage,
             forms=read.forms,
         )
+
+    async def _follow(self, begun: BegunAnswer, written: AnswerWriter, *, streams: bool) -> tuple[EngineAnswer, bytes]:
+        """Write a turn as it comes, to its end. Returns its answer, and what is written of it and was not sent."""
         answer, held = EngineAnswer(), b""
-        beating = asyncio.create_task(self._beat(begun)) if settings.streams else None
+        beating = asyncio.create_task(self._beat(begun)) if streams else None
         try:
             async for packet in self._app.packets(begun.turn_id, self._identity):
                 held += b"".join([written.feed(delta) for delta in answer.take(packet)])
-                if settings.streams and answer.seen and held:
+                if streams and answer.seen and held:
                     await self._send(begun, held)
                     held = b""
         finally:
             if beating is not None:
                 beating.cancel()
-        # Before the client has it all: its next request may be here in a moment.
-        await self._app.agents.ended(self._identity.caller, begun, () if answer.error else answer.seen)
-        if settings.streams and not answer.error:
-            await self._send(begun, held)
-        await self._finish(begun, written, answer)
+        return answer, held
 
     async def _finish(self, begun: BegunAnswer, written: AnswerWriter, answer: EngineAnswer) -> None:
         if answer.error is not None and not self.sent.began:

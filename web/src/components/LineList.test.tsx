@@ -46,6 +46,12 @@ it('labels a side call', () => {
   expect(html).toContain('href="/clients/conv_2"')
 })
 
+it('names the agent that answers, which is no side call', () => {
+  const html = renderToStaticMarkup(<LineList lines={[{ ...line, label: 'agent:Pilot' }]} />)
+  expect(html).not.toContain('data-side="true"')
+  expect(text(html)).toContain('agent:Pilot Hello there')
+})
+
 it('shows what stood there and what stands there now', () => {
   const difference = {
     segment: 'tools',

@@ -43,7 +43,7 @@ function Item({ line }: { line: Line }) {
   return (
     <li className={styles.line} data-side={isSideCall(line)} data-testid="line" data-line={line.id}>
       <p className={styles.name}>
-        {isSideCall(line) && <Label line={line} />}
+        {line.label !== 'conversation' && <Label line={line} />}
         <a
           href={pathOfLine(line.id)}
           dir="auto"
@@ -62,7 +62,7 @@ function Item({ line }: { line: Line }) {
   )
 }
 
-/** What a side call makes, such as a title. */
+/** What a side call makes, such as a title; or the agent that answers. */
 export const Label = ({ line }: { line: Line }) => <span className={styles.label}>{line.label}</span>
 
 /** That the client loops, or did, in a sentence with its figures. */

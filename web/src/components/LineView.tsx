@@ -1,9 +1,10 @@
 import { useRef } from 'react'
 import type { Line, ModelRequest } from '../api.ts'
 import { about, dollars, exact, fullMoment, moment } from '../format.ts'
-import { isSideCall, useDiff, useSeen, useWhy } from '../lines.ts'
+import { isOfAgent, useDiff, useSeen, useWhy } from '../lines.ts'
 import { usePanels } from '../panels.ts'
 import { useRequests, useTurnList } from '../queries.ts'
+import { pathOf } from '../route.ts'
 import type { ShownTurn } from '../turn.ts'
 import { Bill } from './Bill.tsx'
 import styles from './Clients.module.css'
@@ -25,7 +26,7 @@ export function LineView({ line }: { line: Line }) {
       <section className={styles.about} aria-label="This conversation" data-testid="line-about">
         <p className={styles.head}>
           <strong>{line.client}</strong>
-          {isSideCall(line) && <Label line={line} />}
+          {line.label !== 'conversation' && <Label line={line} />}
           <span>{line.model}</span>
           {line.session !== null && (
             <span className={styles.session} title={line.session}>
@@ -38,6 +39,11 @@ export function LineView({ line }: { line: Line }) {
         </p>
         <LineFigures line={line} />
         <LoopNote line={line} />
+        {isOfAgent(line) && (
+          <p className={styles.quiet}>
+            The client sees texts alone. <a href={pathOf(line.id)}>Show all steps</a>
+          </p>
+        )}
       </section>
       {list.error && <QueryError error={list.error} />}
       {list.isLoading && <p className={styles.quiet}>Loading the turns…</p>}
