@@ -158,6 +158,11 @@ class Settings(EngineSettings, BaseSettings):
         description="Seconds that an upstream may be silent on a client's request: as long as the vendors' libraries "
         "wait.",
     )
+    gateway_compaction_when: Literal["full", "balanced", "pays"] = Field(
+        "pays",
+        description="When the history of a client that asks for managed context is compacted. The words are those of "
+        "LAMELLA_COMPACTION_WHEN.",
+    )
     upstreams: Path | None = Field(
         None, description="A TOML file of upstreams for clients of other APIs. Unset: the configured providers."
     )

@@ -32,6 +32,8 @@ from lamella.core.records import (
     ObservedRequest,
     Place,
     QueuedMessage,
+    Replacement,
+    ReplacementKind,
     RequestEnd,
     RequestRecord,
     RunEnd,
@@ -42,7 +44,7 @@ from lamella.core.records import (
     TurnEnd,
     TurnRecord,
 )
-from lamella.core.sessions import Session, SessionCause, SessionReturn, SessionStep, SessionSummary
+from lamella.core.sessions import CarriedSummary, Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.tokens import Usage
 from lamella.storage import Store
 from lamella.storage.conversations.messages import run_row, step_row, turn_row, user_message_row
@@ -248,6 +250,26 @@ def observed(line: Line) -> ObservedRequest:
 def imported_turn() -> ImportedTurn:
     """A turn that a client sent as part of its history."""
     return ImportedTurn(new_turn("turn_told"), (step("step_told"),), "key_told")
+
+
+def replacement(id: str = "rep_1") -> Replacement:
+    """A summary in the place of a line's first messages."""
+    return Replacement(
+        id=id,
+        dialect="openai",
+        key="k1",
+        kind=ReplacementKind.SUMMARY,
+        made_at=NOON,
+        why="it pays",
+        numbers={"before": 9.0},
+        answer="a1",
+        texts=("Earlier.", "It was short."),
+        summary="It was short.",
+        tokens=4,
+        check={"missing": ["42"]},
+        carries=(CarriedSummary("rep_0", (1,)), CarriedSummary("rep_1")),
+        skipped=("k2",),
+    )
 
 
 def turn_of_line() -> TurnRecord:

@@ -48,6 +48,7 @@ from .examples import (
     packet,
     queued_message,
     record,
+    replacement,
     session,
     session_return,
     session_step,
@@ -149,6 +150,12 @@ BY_ID: dict[str, Call] = {
         caller, replace(observed(line("conv_line", "req_more")), is_new=False, begins=None, step=None)
     ),
     "add_line": lambda store, caller: store.lines.add_line(caller, line("conv_1")),
+    "replacements_of_line": lambda store, caller: store.lines.replacements_of_line(caller, "conv_line"),
+    "use_replacement": lambda store, caller: store.lines.use_replacement(caller, "rep_1", "conv_line", "req_line"),
+    "undo_replacement": lambda store, caller: store.lines.undo_replacement(caller, "conv_line", "rep_1"),
+    "add_side_request": lambda store, caller: store.lines.add_side_request(
+        caller, new_request(record("req_side", "turn_line", conversation_id="conv_line", purpose="summary")), -0.5, 1
+    ),
     "add_turn": lambda store, caller: store.lines.add_turn(caller, turn_of_line()),
     "keep_answer": lambda store, caller: store.histories.keep_answer(
         caller, "agent_1", "key_2", "conv_1", Place("turn_1", "run_turn_1"), NOON
@@ -194,6 +201,8 @@ WITHOUT_ID = {
     "create_conversation",
     "conversations",
     "candidates",
+    "replacements",
+    "add_replacement",
     "answers",
     "lines",
     "thread",
@@ -245,6 +254,8 @@ async def _fill(store: Store) -> None:
     await store.jobs.enqueue(ANN, new_job(), NOON)
     await store.documents.keep_document(ANN, "conv_1", found_document(), 2, NOON)
     await store.lines.add_request(ANN, observed(line()))
+    await store.lines.add_replacement(ANN, replacement())
+    await store.lines.use_replacement(ANN, "rep_1", "conv_line", "req_line")
 
 
 @pytest.mark.parametrize("verb", BY_ID)

@@ -85,6 +85,7 @@ from .examples import (
     picture,
     queued_message,
     record,
+    replacement,
     session_return,
     session_step,
     step,
@@ -164,6 +165,8 @@ async def _sessions(store: Store) -> None:
 
 async def _work(store: Store) -> None:
     await store.lines.add_request(ANN, observed(line()))
+    await store.lines.add_replacement(ANN, replacement())
+    await store.lines.use_replacement(ANN, "rep_1", "conv_line", "req_line")
     await store.histories.keep_answer(ANN, "agent_1", "key_1", "conv_1", Place("turn_1", "run_turn_1"), NOON)
     made = StoredResponse("resp_1", NOON, "turn_1", fields={"metadata": {"ticket": "7"}}, begins=True)
     await store.responses.add_response(ANN, made)
@@ -235,6 +238,7 @@ async def _records(store: Store) -> dict[str, object]:
     return page | {
         "sessions": await store.sessions.sessions(ANN, "conv_1"),
         "lines": await store.lines.lines(ANN, ALL),
+        "replacements": await store.lines.replacements(ANN, "openai", ["k0", "k1"]),
         "answers": await store.histories.answers(ANN, "agent_1", ["key_1", "key_2"]),
         "responses": [await store.responses.response(ANN, id) for id in ("resp_1", "resp_up")],
         "thread": await store.threads.thread(ANN, "thread"),

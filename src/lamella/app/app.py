@@ -46,6 +46,7 @@ from lamella.core.ids import Ids, RandomIds
 from lamella.core.models import ModelFacts
 from lamella.core.packets import AnyPacket, decode_packet
 from lamella.core.records import Caller, TurnRecord
+from lamella.gateway.managing import ManagedContext
 from lamella.gateway.recorder import recording
 from lamella.gateway.relay import GatewayParts
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
@@ -292,7 +293,8 @@ async def open_app(
         _check_settings(served.main, settings)
         ledger = await stack.enter_async_context(kept_ledger(SqlCacheEntries(store.database), clock))
         own = _Own(settings, tables, blocks, headers, tools, more_tools, mcp, bool(configs))
-        gateway = await _gateway(stack, settings, upstreams, store, served, ledger, clock, ids)
+        managed = _managed(settings, store, served, clock, ids, headers)
+        gateway = await _gateway(stack, settings, upstreams, store, served, ledger, clock, ids, managed)
         app = _wired(own, store, served, ledger, gateway, clock, ids)
         await app.uploads.sweep(await store.files.file_ids())
         await stack.enter_async_context(mcp.open())
@@ -328,6 +330,14 @@ async def _opened_store(stack: AsyncExitStack, settings: Settings, clock: Clock,
     return store, ids or own
 
 
+def _managed(
+    settings: Settings, store: Store, served: ServedModels, clock: Clock, ids: Ids, headers: RequestHeaders
+) -> ManagedContext:
+    """What keeps the histories of clients short that ask for it."""
+    own = settings.model_copy(update={"compaction_when": settings.gateway_compaction_when})
+    return ManagedContext(store, clock, ids, own, served.second, headers)
+
+
 async def _gateway(
     stack: AsyncExitStack,
     settings: Settings,
@@ -337,16 +347,18 @@ async def _gateway(
     ledger: Ledger,
     clock: Clock,
     ids: Ids,
+    managed: ManagedContext,
 ) -> GatewayParts:
     """The parts of the gateway: its upstreams, and the recorder of its requests."""
     providers = served.main if isinstance(served.main, Providers) else None
     upstreams = Upstreams(rows, providers, served.table, settings.gateway_timeout, store.directory.group_names)
     stack.push_async_callback(upstreams.close)
-    recorder = await stack.enter_async_context(recording(store, ledger, clock, ids))
+    recorder = await stack.enter_async_context(recording(store, ledger, clock, ids, managed))
     return GatewayParts(
         upstreams.find,
         upstreams.issuer,
         recorder,
+        managed,
         clock,
         upstreams.names(),
         adds_markers=settings.gateway_markers,

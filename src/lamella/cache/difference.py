@@ -189,9 +189,10 @@ _OF_THE_WINDOW = (
     DecisionKind.CUT,
     DecisionKind.BRANCH,
     DecisionKind.PREFERRED,
+    DecisionKind.REPLACED,
 )
 
-SHORTER = (DecisionKind.PRUNE, DecisionKind.SESSION, DecisionKind.CUT)
+SHORTER = (DecisionKind.PRUNE, DecisionKind.SESSION, DecisionKind.CUT, DecisionKind.REPLACED)
 """Decisions that shorten the prefix on purpose."""
 
 _BY_KIND = {

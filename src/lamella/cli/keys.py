@@ -20,6 +20,11 @@ StorageOption = Annotated[
     typer.Option(help="What is stored of its client's requests: all, no text, nothing, or as the server says."),
 ]
 
+ContextChoice = Annotated[
+    Literal["manage", "off", "default"] | None,
+    typer.Option("--context", help="Whether the histories that its client sends are kept short if that pays."),
+]
+
 ONCE = "This key is shown only once. Store it in a safe place."
 
 
@@ -39,9 +44,10 @@ async def create_command(
     ] = None,
     days: Annotated[int | None, typer.Option(min=1, max=36_500, help="Days until it expires. Default: never.")] = None,
     storage: StorageOption = None,
+    context: ContextChoice = None,
 ) -> Answer:
     """Create a key. It is printed only once."""
-    body: Object = {"name": name} | options_of(storage)
+    body: Object = {"name": name} | options_of(storage, context)
     if scope:
         body["scopes"] = scope
     if days is not None:
@@ -55,9 +61,10 @@ async def set_command(
     api: Api,
     key_id: Annotated[str, typer.Argument(metavar="KEY", help="The id of a key.")],
     storage: StorageOption = None,
+    context: ContextChoice = None,
 ) -> Answer:
     """Change the options of a key. What is not named stays."""
-    found = await api.ask("PATCH", f"/keys/{key_id}", json=options_of(storage))
+    found = await api.ask("PATCH", f"/keys/{key_id}", json=options_of(storage, context))
     return found, [key_line(found)]
 
 
@@ -71,9 +78,9 @@ async def revoke_command(
     return found, [key_line(found)]
 
 
-def options_of(storage: str | None) -> Object:
+def options_of(storage: str | None, context: str | None) -> Object:
     """The fields of the options that were named."""
-    named = {"storage": storage}
+    named = {"storage": storage, "context": context}
     return {name: None if value == "default" else value for name, value in named.items() if value is not None}
 
 
@@ -92,6 +99,8 @@ def key_line(one: Object) -> str:
         parts.append(f"revoked {moment(one['revoked_at'])}")
     if one["storage"] is not None:
         parts.append(f"stores {one['storage']}")
+    if one["context"] is not None:
+        parts.append(f"context {one['context']}")
     if one["issued_by"] != one["user_id"]:
         parts.append(f"issued by {one['issued_by']}")
     return " · ".join(parts)

@@ -92,11 +92,22 @@ class LineStorage(StrEnum):
     OFF = "off"
 
 
+class ContextOption(StrEnum):
+    """What is done with the histories that a key's client sends again."""
+
+    OFF = "off"
+    """They are sent on as they are."""
+
+    MANAGE = "manage"
+    """Old messages are replaced by summaries, and old results of tools by stubs, if that pays."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyOptions:
     """What is done for the client that has a key. None: as the settings of the server say."""
 
     storage: LineStorage | None = None
+    context: ContextOption | None = None
 
 
 NO_OPTIONS = KeyOptions()

@@ -45,6 +45,11 @@ class DecisionKind(StrEnum):
     PREFERRED = "preferred"
     """The answer from which a conversation continues. Subject: the turn; outcome: the run."""
 
+    REPLACED = "replaced"
+    """Messages that a client sends again are a summary upstream, or results of tools stubs. Subject: the replacement;
+    outcome: `summary` or `prune`.
+    """
+
     SETTING = "setting"
     """A setting changed. Subject: `model`, `layout`, `agent`, `project`, `system`, `tools` or `thinking_effort`;
     outcome: the new value, for agents and projects `ID@REVISION`."""

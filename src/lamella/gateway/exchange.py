@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,9 +15,11 @@ from lamella.core.errors import LamellaError
 from lamella.core.json import decode_in_pieces, decode_mended
 from lamella.core.models import ModelFacts
 from lamella.core.prompt import Marker, WireBlock
-from lamella.core.records import Caller, Line, RequestRecord
+from lamella.core.records import Caller, Line, NewRequest, Replacement, RequestRecord
 from lamella.gateway.dialects import Dialect, ObservedWindow, read, tokens_of
+from lamella.gateway.history import History
 from lamella.gateway.matching import Relation
+from lamella.gateway.replacing import Change, as_sent
 from lamella.gateway.translation import Translation
 from lamella.llm.upstream import Upstream
 
@@ -62,6 +65,23 @@ class Recorded:
 
 
 @dataclass(slots=True)
+class ManagedExchange:
+    """What is known of a request whose beginning may be replaced: the client's body (`sent`), its history, the change,
+    and what is stored for messages that begin as these (`found`). `begun` are the turns that began since it came,
+    `requests` those that were made for it here.
+    """
+
+    sent: bytes
+    history: History
+    change: Change
+    found: tuple[Replacement, ...] = ()
+    begun: set[str] = field(default_factory=set)
+    stored: asyncio.Event | None = None
+    """Set while a replacement is stored; requests that come then wait for it."""
+    requests: list[NewRequest] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Exchange:
     """What passed: a request and its answer, in the upstream's API."""
 
@@ -95,6 +115,10 @@ class Exchange:
     """The client left before the answer was whole."""
     translation: Translation | None = None
     """How it was translated, if its caller speaks another API."""
+    forwarded: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The headers as they went on, with our key. They are stored nowhere."""
+    managed: ManagedExchange | None = None
+    """What is done so that its history gets no longer than it pays; None if nothing is."""
 
     def keep(self, data: bytes) -> None:
         """Keep a copy of a piece of the answer."""
@@ -116,6 +140,17 @@ def window_of_exchange(exchange: Exchange, weigh: Callable[[WireBlock], int]) ->
     except (msgspec.DecodeError, UnicodeDecodeError):
         body = decode_mended(exchange.body)
     return read(exchange.dialect, body, weigh)
+
+
+def windows_of_exchange(
+    exchange: Exchange, weigh: Callable[[WireBlock], int]
+) -> tuple[ObservedWindow, ObservedWindow | None]:
+    """The window that the client sent, and the one that went on if its beginning was replaced."""
+    now, managed = window_of_exchange(exchange, weigh), exchange.managed
+    if managed is None or not managed.change.made:
+        return now, None
+    sent = read(exchange.dialect, decode_in_pieces(managed.sent), weigh)
+    return sent, as_sent(now, exchange.dialect, managed.change)
 
 
 class BlockWeights:

@@ -17,6 +17,7 @@ from lamella.cache.hashed import hashed
 from lamella.cache.ledger import Ledger
 from lamella.cache.planner import Facts, Plan, predicted
 from lamella.cache.window import Chain, chain, window_of
+from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import LamellaError
 from lamella.core.json import Json, digest, encode_sorted
 from lamella.core.messages import Step, StopReason, Text, ToolResult
@@ -26,6 +27,8 @@ from lamella.core.records import (
     Line,
     NewRequest,
     ObservedRequest,
+    Replacement,
+    ReplacementKind,
     RequestRecord,
     StoredBlock,
     StoredMarker,
@@ -35,6 +38,7 @@ from lamella.core.tokens import Usage
 from lamella.gateway.dialects import ObservedWindow, effort_of, salts_of, text_of
 from lamella.gateway.exchange import Exchange
 from lamella.gateway.matching import Match, Relation, answer_digest, label_of
+from lamella.gateway.replacing import SUMMARY
 
 PROVIDERS = "placed by the provider"
 
@@ -44,12 +48,25 @@ ENDINGS = 21
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A request with its answer, its window, the line that it belongs to, and the newest request of that line."""
+    """A request with its answer, the client's window, the line that it belongs to, and the newest request of that line.
+    `changed` is the window as it was sent, if its beginning was replaced.
+    """
 
     exchange: Exchange
     window: ObservedWindow
     found: Match
     before: RequestRecord | None
+    changed: ObservedWindow | None = None
+
+    @property
+    def sent(self) -> ObservedWindow:
+        """The window as it was sent."""
+        return self.changed or self.window
+
+    @property
+    def replacements(self) -> tuple[Replacement, ...]:
+        """What stands in the place of messages."""
+        return self.exchange.managed.change.made if self.exchange.managed is not None else ()
 
     @property
     def begins(self) -> str | None:
@@ -76,7 +93,7 @@ class Observation:
     @property
     def local_tokens(self) -> int:
         """The local count of the window."""
-        return sum(segment.tokens for segment in self.window.segments)
+        return sum(segment.tokens for segment in self.sent.segments)
 
     @property
     def calibration(self) -> float:
@@ -88,7 +105,7 @@ class Observation:
 
     def plan(self, ledger: Ledger) -> tuple[Plan, Facts]:
         """What was to be read and written, by the caller's own markers."""
-        keys, facts = keys_of(self.window, self.exchange, self.calibration)
+        keys, facts = keys_of(self.sent, self.exchange, self.calibration)
         planned = window_of(keys, facts.segments, facts.model, facts.calibration)
         return predicted(planned, self._markers(keys, ledger, facts), (), ledger, facts), facts
 
@@ -96,9 +113,9 @@ class Observation:
         """The caller's markers, those that were added here, and where OpenAI caches by itself: it writes at the last
         ending, and reads at the deepest that it knows.
         """
-        markers = {one.index: one for one in self.exchange.added or self.window.markers}
-        if facts.model.markers is Markers.OPENAI and self.window.endings:
-            *before, last = self.window.endings[-ENDINGS:]
+        markers = {one.index: one for one in self.exchange.added or self.sent.markers}
+        if facts.model.markers is Markers.OPENAI and self.sent.endings:
+            *before, last = self.sent.endings[-ENDINGS:]
             known = [index for index in before if ledger.live(keys.keys[index], facts.now) is not None]
             for index in (*known[-1:], last):
                 markers.setdefault(index, Marker(index, Ttl.THIRTY_MINUTES, PROVIDERS))
@@ -138,7 +155,7 @@ class Observation:
         self, line: Line, answer: OpenStep, error: LamellaError | None, plan: Plan, facts: Facts
     ) -> RequestRecord:
         """The request as it is stored."""
-        exchange, window = self.exchange, self.window
+        exchange, window = self.exchange, self.sent
         usage = usage_of_answer(answer)
         return RequestRecord(
             id=line.request_id,
@@ -157,7 +174,10 @@ class Observation:
             segments=window.stored,
             zones=zones_of(window.segments),
             markers=tuple(StoredMarker(m.index, m.ttl.value, m.why) for m in plan.markers),
-            notes=tuple(("", note) for note in exchange.notes),
+            notes=(
+                *(("", note) for note in exchange.notes),
+                *((self._segment(one), one.why) for one in self.replacements),
+            ),
             protocol=window.dialect.value,
             local_tokens=self.local_tokens,
             estimate=round(facts.calibration * self.local_tokens),
@@ -181,6 +201,40 @@ class Observation:
             usage=line.usage + (record.usage or Usage()),
             cost=line.cost + (record.cost or 0.0),
             saved=line.saved + (self._saved(record) if self.exchange.added else 0.0),
+            context_saved=line.context_saved + self._context_saved(),
+        )
+
+    def _segment(self, one: Replacement) -> str:
+        """The segment that a replacement is about."""
+        change = self.exchange.managed.change if self.exchange.managed is not None else None
+        is_stub = one.kind is ReplacementKind.PRUNE and change is not None
+        return f"message {change.cut + 1}" if is_stub and change is not None else SUMMARY
+
+    def _context_saved(self) -> float:
+        """What a shorter window saves: reading what is replaced, less writing anew what stands after it the first
+        time.
+        """
+        if not self.replacements:
+            return 0.0
+        price = self.exchange.route.facts.price
+        less = sum(segment.tokens for segment in self.window.segments) - self.local_tokens
+        saved = price.read * less * self.calibration
+        for one in self._new_replacements:
+            again = one.numbers.get("summary", 0) + one.numbers.get("kept", 0) + one.numbers.get("surviving", 0)
+            saved -= (self.exchange.route.facts.write - price.read) * again
+        return saved * price.input / 1_000_000
+
+    @property
+    def _new_replacements(self) -> tuple[Replacement, ...]:
+        """Those that no request before had."""
+        return tuple(one for one in self.replacements if one.request_id is None)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """What was decided about the window since the request before."""
+        kind = DecisionKind.REPLACED
+        return tuple(
+            Decision(kind, one.id, one.kind, "gateway", one.why, one.numbers) for one in self._new_replacements
         )
 
     def _saved(self, record: RequestRecord) -> float:
@@ -215,9 +269,10 @@ class Observation:
             pairs = zip(record.segments, before.segments, strict=False)
             same = next((n for n, (mine, theirs) in enumerate(pairs) if mine != theirs), None)
             shared = min(len(record.segments), len(before.segments)) if same is None else same
-        fresh = [block for group in self.window.groups[shared:] for block in group]
+        fresh = [block for group in self.sent.groups[shared:] for block in group]
         blocks = {b.digest: StoredBlock(b.digest, b.level, b.role, b.data) for b in fresh}
-        return NewRequest(record, before.id if before is not None and shared else None, shared, tuple(blocks.values()))
+        base = before.id if before is not None and shared else None
+        return NewRequest(record, base, shared, tuple(blocks.values()), self.decisions)
 
 
 def without_text(observed: ObservedRequest) -> ObservedRequest:

@@ -27,14 +27,15 @@ from lamella.core.clock import Clock
 from lamella.core.errors import ClientLoops, LamellaError, NotFound
 from lamella.core.ids import Ids
 from lamella.core.models import Markers
-from lamella.core.records import Caller, Line, LoopAlarm, ObservedRequest, RequestRecord
+from lamella.core.records import Caller, Line, LoopAlarm, ObservedRequest, RequestRecord, StoredDecision
 from lamella.core.tokens import Usage
 from lamella.gateway.additions import wanted_markers, with_markers
 from lamella.gateway.answers import read_answer
 from lamella.gateway.dialects import Dialect, rough_tokens_of
-from lamella.gateway.exchange import BlockWeights, Exchange, Recorded, window_of_exchange
+from lamella.gateway.exchange import BlockWeights, Exchange, Recorded, window_of_exchange, windows_of_exchange
 from lamella.gateway.issued import IssuedResponses
 from lamella.gateway.loops import AnsweredRequest, LoopWatch, told
+from lamella.gateway.managing import ManagedContext, SideRequests
 from lamella.gateway.matching import Match, Relation, match, title_of_message
 from lamella.gateway.observed import Observation, keys_of, step_of_answer, text_of_answer, usage_of_answer, without_text
 from lamella.storage import Store
@@ -70,11 +71,15 @@ T = TypeVar("T")
 class LineRecorder:
     """The recorder of a server."""
 
-    def __init__(self, store: Store, ledger: Ledger, clock: Clock, ids: Ids) -> None:
-        self._store, self._ledger, self._clock, self._ids = store, ledger, clock, ids
+    def __init__(
+        self, store: Store, ledger: Ledger, clock: Clock, ids: Ids, managed: ManagedContext | None = None
+    ) -> None:
+        self._store, self._ledger, self._clock, self._ids, self._managed = store, ledger, clock, ids, managed
+        if managed is not None:
+            managed.note = self._note
         self._weights = BlockWeights()
         self._watching: set[tuple[str, asyncio.Queue[Recorded]]] = set()
-        self._queue: asyncio.Queue[Exchange] = asyncio.Queue()
+        self._queue: asyncio.Queue[Exchange | SideRequests] = asyncio.Queue()
         self._bytes = 0
         self._working: asyncio.Task[None] | None = None
         self._loops = LoopWatch()
@@ -124,6 +129,10 @@ class LineRecorder:
         self._bytes += size
         self._queue.put_nowait(exchange)
 
+    def _note(self, side: SideRequests) -> None:
+        """Record requests that were made for a line here, after what was taken before."""
+        self._queue.put_nowait(side)
+
     def start(self) -> None:
         """Begin to record."""
         self._working = asyncio.create_task(self._work())
@@ -163,20 +172,21 @@ class LineRecorder:
 
     async def _work(self) -> None:
         while True:
-            exchange = await self._queue.get()
+            taken = await self._queue.get()
             try:
-                await self._record(exchange)
+                await (self._record_side(taken) if isinstance(taken, SideRequests) else self._record(taken))
             except LamellaError as error:
                 log.error("a client's request was not recorded", error=error.message)
             except Exception as error:  # a record that fails must not end those that follow
                 log.error("a client's request was not recorded", exc_info=error)
             finally:
-                self._bytes -= len(exchange.body) + exchange.size
+                if isinstance(taken, Exchange):
+                    self._bytes -= len(taken.body) + taken.size
                 self._queue.task_done()
 
     async def _record(self, exchange: Exchange) -> None:
         await self.issued.keep(exchange)
-        window = await asyncio.to_thread(window_of_exchange, exchange, self._weights)
+        window, changed = await asyncio.to_thread(windows_of_exchange, exchange, self._weights)
         since = exchange.at - (SESSIONS_LAST if exchange.session else GOES_ON_FOR)
         lines = await self._store.lines.candidates(exchange.caller, window.keys, exchange.session, since)
         found = await asyncio.to_thread(match, window, exchange.session, lines)
@@ -187,7 +197,7 @@ class LineRecorder:
         if found.line is not None:
             before = await self._store.requests.request(exchange.caller, found.line.request_id)
         # Ids and the ledger belong to the event loop; what takes time with a long answer goes to a thread.
-        seen = Observation(exchange, window, found, before)
+        seen = Observation(exchange, window, found, before, changed)
         answer = self._opened(seen)
         error = await asyncio.to_thread(read_answer, exchange, answer)
         observed = self._observed(seen, answer, error)
@@ -196,8 +206,9 @@ class LineRecorder:
             observed = without_text(observed)
         await self._store.lines.add_request(exchange.caller, observed)
         explained = await self._explain(exchange, observed, before)
+        await self._follow(seen, observed, answer)
         line = observed.line
-        if explained.lost:
+        if explained.lost and not seen.decisions:
             lost, cost = line.lost + explained.lost, line.lost_cost + (explained.lost_cost or 0.0)
             line = replace(line, breaks=line.breaks + 1, lost=lost, lost_cost=cost)
         recorded = Recorded(line, observed.request.record, found.relation, explained)
@@ -221,11 +232,32 @@ class LineRecorder:
             for one in (before, request):
                 blocks = await self._store.requests.blocks(exchange.caller, one.id)
                 data |= {block.digest: block.data for block in blocks}
-        explained = await asyncio.to_thread(why, Evidence(request, before, (), exchange.route.facts, data))
-        if explained.lost:
+        decided = tuple(StoredDecision("", request.at, one) for one in observed.request.decisions)
+        explained = await asyncio.to_thread(why, Evidence(request, before, decided, exchange.route.facts, data))
+        if explained.lost and not decided:
             cost = explained.lost_cost or 0.0
             await self._store.lines.note_break(exchange.caller, observed.line.id, explained.lost, cost)
         return explained
+
+    async def _follow(self, seen: Observation, observed: ObservedRequest, answer: OpenStep) -> None:
+        """Note which replacements a request had, and do what is due after it."""
+        exchange, line, record = seen.exchange, observed.line, observed.request.record
+        if exchange.managed is None or self._managed is None:
+            return
+        for one in exchange.managed.change.made:
+            await self._store.lines.use_replacement(exchange.caller, one.id, line.id, record.id)
+        factor = seen.calibration
+        if record.usage is not None and record.usage.input and record.local_tokens:
+            factor = record.usage.input / record.local_tokens
+        await self._managed.after(exchange, line, answer, factor)
+
+    async def _record_side(self, side: SideRequests) -> None:
+        for number, request in enumerate(side.requests):
+            record = replace(request.record, conversation_id=side.line.id, turn_id=side.line.turn_id)
+            compactions = side.compactions if number == len(side.requests) - 1 else 0
+            made = replace(request, record=record)
+            cost = record.cost or 0.0
+            await self._store.lines.add_side_request(side.exchange.caller, made, -cost, compactions)
 
     def _opened(self, seen: Observation) -> OpenStep:
         """The step into which the answer is read."""
@@ -259,14 +291,18 @@ class LineRecorder:
 
 
 @asynccontextmanager
-async def recording(store: Store, ledger: Ledger, clock: Clock, ids: Ids) -> AsyncIterator[LineRecorder]:
+async def recording(
+    store: Store, ledger: Ledger, clock: Clock, ids: Ids, managed: ManagedContext | None = None
+) -> AsyncIterator[LineRecorder]:
     """A recorder that works until the block ends, and then stores what waits."""
-    recorder = LineRecorder(store, ledger, clock, ids)
+    recorder = LineRecorder(store, ledger, clock, ids, managed)
     recorder.start()
     try:
         yield recorder
     finally:
         await recorder.close()
+        if managed is not None:
+            await managed.close()
 
 
 async def _taken(queue: asyncio.Queue[Recorded]) -> AsyncIterator[Recorded]:

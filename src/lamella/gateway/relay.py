@@ -15,7 +15,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
-from lamella.core.access import Identity, LineStorage
+from lamella.core.access import ContextOption, Identity, LineStorage
 from lamella.core.clock import Clock
 from lamella.core.errors import (
     ClientLoops,
@@ -43,6 +43,7 @@ from lamella.gateway.errors import error_body, error_event, status_of
 from lamella.gateway.exchange import Exchange, Route
 from lamella.gateway.issued import IssuedResponses
 from lamella.gateway.loops import SILENCE
+from lamella.gateway.managing import ManagedContext
 from lamella.gateway.matching import client_of, session_of
 from lamella.gateway.observed import hashed_session
 from lamella.gateway.recorder import LONG_BYTES, LineRecorder
@@ -127,6 +128,9 @@ class Gateway:
         is_named = "prompt_cache_key" in fields or request.headers.get(CACHE_KEY_HEADER, "on") == "off"
         if not self._path and not is_named and identity.key_id is not None and parts.salt is not None:
             await _separate(made, parts.salt)
+        made.forwarded = client_headers(request, route.key)
+        if self._records and manages(request, storage):
+            await parts.managed.apply(made)
         if self._records and parts.adds_markers and request.headers.get(MARKERS_HEADER, "on") != "off":
             await parts.recorder.mark(made)
         return made
@@ -168,7 +172,7 @@ class Gateway:
             return
         query = request.scope.get("query_string", b"").decode("latin-1")
         path = f"{route.path}{self._path}" + (f"?{query}" if query else "")
-        async with route.connection.send(path, exchange.body, client_headers(request, route.key)) as reply:
+        async with route.connection.send(path, exchange.body, exchange.forwarded) as reply:
             exchange.status, exchange.headers = reply.status, reply.headers
             refuse_redirect(route, reply.status)
             await sent.start(reply.status, reply.headers)
@@ -228,6 +232,7 @@ class GatewayParts:
     issuer: Callable[[str | None], Awaitable[Route]]
     """Where the responses of an account are. Raises `NotFound`."""
     recorder: LineRecorder
+    managed: ManagedContext
     clock: Clock
     names: tuple[str, ...] = ()
     """Models that the upstreams name, for lists."""
@@ -241,6 +246,34 @@ class GatewayParts:
     """What is stored of the requests of a client whose key does not say."""
     refuses_loops: bool = False
     """Whether requests of a client that loops are refused."""
+
+
+CONTEXT_HEADER = "x-lamella-context"
+"""`manage`: keep the history of this request no longer than it pays; `off`: send it on as it is."""
+
+
+def manages(request: Request, storage: LineStorage) -> bool:
+    """Whether the history of a request is managed: as its header says, else as the options of its key.
+
+    Raises `InvalidRequest` for another word, and if nothing of the key's requests is stored that could be summarised.
+    """
+    options = request.scope["state"]["identity"].options
+    word = request.headers.get(CONTEXT_HEADER)
+    if word not in (None, "manage", "off"):
+        raise InvalidRequest(
+            f"The header X-Lamella-Context is “{word[:40]}”, and has to be manage or off.",
+            hint="Send X-Lamella-Context: manage, or leave it out.",
+            param="X-Lamella-Context",
+        )
+    if word == "off" or (word is None and options.context is not ContextOption.MANAGE):
+        return False
+    if storage is not LineStorage.FULL:
+        raise InvalidRequest(
+            "The context of this key's requests can't be managed, because their texts are not stored.",
+            hint="Set the storage of the key to full, or its context to off.",
+            param="X-Lamella-Context",
+        )
+    return True
 
 
 MARKERS_HEADER = "x-lamella-markers"

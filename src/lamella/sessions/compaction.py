@@ -36,10 +36,10 @@ from lamella.core.records import Caller, Job, StoredDecision
 from lamella.core.sessions import Session, SessionCause, SessionStep, SessionSummary, summaries_in_window
 from lamella.core.settings import EngineSettings
 from lamella.sessions.carried_summaries import ChainRoom, carried_on, chain_room
-from lamella.sessions.summariser import NotCompacted, Summariser, SummarySource
+from lamella.sessions.summariser import NotCompacted, Summariser
 from lamella.sessions.summary import longest_in
 from lamella.sessions.summary_check import forms_used
-from lamella.sessions.summary_models import with_instruction
+from lamella.sessions.summary_models import SessionSource, with_instruction
 from lamella.sessions.window import Breakdown, as_it_stands, parts_of
 from lamella.turns.effective_settings import allowed, taken
 from lamella.turns.loader import TurnContext, TurnLoader
@@ -198,7 +198,7 @@ class Compactor:
             return NotCompacted(vain[1], code=vain[0])
         tokens = int(plan.old_tokens / plan.loaded.run.calibration)
         room = self._chain(plan).in_local(plan.loaded.run.calibration).newest
-        source = SummarySource(plan.loaded, plan.old, tokens, request.focus, plan.kept, room)
+        source = SessionSource(self._services, plan.loaded, plan.old, tokens, request.focus, plan.kept, room)
         summary = await self._summariser.summary_of(caller, source)
         if isinstance(summary, NotCompacted):
             return summary
@@ -242,7 +242,7 @@ class Compactor:
         context = with_instruction(loaded, turns, "")
         whole = as_it_stands(context, loaded.setting.layout)
         local = [sum(segment.tokens for segment in rendered.segments) for rendered in whole.rendered[: len(turns)]]
-        room = _room_for_turns(usable(context), whole.report.local - sum(local), coming)
+        room = room_for_turns(usable(context), whole.report.local - sum(local), coming)
         calibration = loaded.run.calibration
         sizes = [int(size * calibration) for size in local]
         most, huge = int(room * calibration), int(loaded.run.most * HUGE)
@@ -310,7 +310,7 @@ class Compactor:
         return step, Compacted(session, plan.before, after, size, plan.kept_tokens, budget, summary.check)
 
 
-def _room_for_turns(usable: int, fixed: int, coming: int) -> int:
+def room_for_turns(usable: int, fixed: int, coming: int) -> int:
     """The local tokens for kept turns in a window, besides its fixed parts, the summary, and the coming message."""
     free = usable - fixed - longest_in(usable)
     return max(0, min(int(free * (1 - FREE)), free - coming - int(usable * SLACK)))

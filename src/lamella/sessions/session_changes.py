@@ -22,8 +22,9 @@ from lamella.core.records import Caller, Conversation, Job, NewJob
 from lamella.core.sessions import CarriedSummary, Session, SessionCause, SessionReturn, SessionStep, SessionSummary
 from lamella.core.settings import EngineSettings
 from lamella.sessions.carried_summaries import carried_on, chain_room
-from lamella.sessions.summariser import NotCompacted, Summariser, SummarySource
+from lamella.sessions.summariser import NotCompacted, Summariser
 from lamella.sessions.summary import LITERAL, literal
+from lamella.sessions.summary_models import SessionSource
 from lamella.turns.effective_settings import taken
 from lamella.turns.loader import TurnLoader
 from lamella.turns.services import Services
@@ -79,7 +80,7 @@ class EndedSessions:
         tokens = sum(turn.user.tokens + sum(step.tokens for step in turn.steps) for turn in turns)
         if tokens <= LITERAL:
             return literal(turns)
-        return await self._summariser.summary_of(caller, SummarySource(loaded, turns, tokens))
+        return await self._summariser.summary_of(caller, SessionSource(self._services, loaded, turns, tokens))
 
 
 async def resumed_size(

@@ -97,7 +97,7 @@ class Sessions:
         self.settings = settings
         self._pruning = prune_settings_of(settings)
         self.recall = recall
-        summariser = Summariser(services, summary_model)
+        summariser = Summariser(summary_model)
         self._ended = EndedSessions(loader, services, summariser)
         self._titles = Titles(loader, services, summary_model)
         handlers: dict[str, Handler] = {SUMMARISE: self._do_summary, TITLE: self._titles.write}

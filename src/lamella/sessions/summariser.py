@@ -20,14 +20,10 @@ from typing import Literal, Protocol
 
 import structlog
 
-from lamella.agent.request import Prepared
 from lamella.agent.side import SideAnswer
 from lamella.cache.economics import OtherSummariser
 from lamella.cache.weighing import SILENT
-from lamella.context.choices import INCLUDED, usable
-from lamella.context.documents import key_of
 from lamella.core.counting import count_tokens
-from lamella.core.decisions import DecisionKind
 from lamella.core.errors import (
     CallerError,
     ConfigurationError,
@@ -37,7 +33,6 @@ from lamella.core.errors import (
     ProviderError,
 )
 from lamella.core.json import Json, JsonObject
-from lamella.core.knowledge import bases_of_window
 from lamella.core.messages import Turn
 from lamella.core.models import ModelFacts
 from lamella.core.ports import OpenModel
@@ -52,24 +47,17 @@ from lamella.sessions.summary import (
     condense_instruction,
     data_instruction,
     joined,
-    longest_in,
     shortened,
 )
 from lamella.sessions.summary_check import (
     LITERAL_SHARE,
     LITERAL_TOKENS,
     Check,
-    compared,
-    forms_of,
-    ids_of,
-    items_of,
     line_ranks,
     with_missing,
 )
-from lamella.sessions.summary_input import Piece, conversation, packed, text_of
-from lamella.sessions.summary_models import LiveWindow, Reader, SummaryRequest, with_instruction
-from lamella.turns.loader import TurnContext
-from lamella.turns.services import Services
+from lamella.sessions.summary_input import Piece, packed, text_of
+from lamella.sessions.summary_models import DataModel, LiveModel, LiveRequest, SummaryRequest
 
 log = structlog.get_logger()
 
@@ -136,24 +124,60 @@ WAY_OUT = (
 """What to do if a summary can't be made."""
 
 
-@dataclass(frozen=True, slots=True)
-class SummarySource:
-    """The source of a summary: `turns` of the window of `loaded`, with about `tokens` local tokens. `kept` are the
-    turns after them, which stay. `room`: the local tokens that the summary may have besides other summaries; None
+class SummarySource(Protocol):
+    """What a summary is made of: `turns` with about `tokens` local tokens. `kept` are the turns after them, which stay.
+    `focus` is what matters most. `room`: the local tokens that the summary may have besides other summaries; None
     without others.
     """
 
-    loaded: TurnContext
-    turns: Sequence[Turn]
-    tokens: int
-    focus: str = ""
-    kept: Sequence[Turn] = ()
-    room: int | None = None
+    @property
+    def turns(self) -> Sequence[Turn]: ...
+
+    @property
+    def kept(self) -> Sequence[Turn]: ...
+
+    @property
+    def tokens(self) -> int: ...
+
+    @property
+    def focus(self) -> str: ...
+
+    @property
+    def room(self) -> int | None: ...
 
     @property
     def longest(self) -> int:
         """The local tokens that the summary may have in the window that it is for."""
-        return longest_in(usable(with_instruction(self.loaded, self.turns, "")))
+        ...
+
+    @property
+    def made_from(self) -> tuple[str, ...]:
+        """The knowledge bases with content in the window."""
+        ...
+
+    def live(self) -> LiveModel:
+        """The conversation's model at the end of its window."""
+        ...
+
+    def own(self) -> DataModel:
+        """The conversation's model, which reads the turns as data."""
+        ...
+
+    def second(self, model: OpenModel) -> DataModel:
+        """Another model that reads them."""
+        ...
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """The turns as data."""
+        ...
+
+    def check(self, text: str) -> Check:
+        """Compare a summary with everything that its model may have seen."""
+        ...
+
+    async def spent(self, caller: Caller, usage: Usage) -> None:
+        """Record the usage of a summary that was not made. Raises `NotFound` and `StoreFailed`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +231,7 @@ Groups = Sequence[Sequence[Piece]]
 class Summariser:
     """Makes summaries. Stores only its requests, and the usage of failed attempts."""
 
-    def __init__(self, services: Services, summary_model: SummaryModelSource | None = None) -> None:
-        self._services = services
+    def __init__(self, summary_model: SummaryModelSource | None = None) -> None:
         self._second = summary_model
 
     async def summary_of(self, caller: Caller, source: SummarySource) -> SessionSummary | NotCompacted:
@@ -221,7 +244,7 @@ class Summariser:
         except (CallerError, ConfigurationError, ProviderError) as error:
             made = _failed(error)
         if isinstance(made, NotCompacted):
-            await self._services.store.sessions.spend(caller, source.loaded.found.session.id, "summary", making.usage)
+            await source.spent(caller, making.usage)
             return made
         size = count_tokens(made.text)
         room = min(
@@ -230,49 +253,45 @@ class Summariser:
         text, check = with_missing(made.text, made.check, room)
         ranks = await asyncio.to_thread(line_ranks, text, source.turns)
         report: JsonObject = {**check.as_json(), **making.chosen, "asked": making.asked, "ranks": list(ranks)}
-        found = source.loaded.found
-        made_from = tuple(sorted(bases_of_window(found.path, found.summaries)))
-        return SessionSummary(text, count_tokens(text), making.usage, report, made_from)
+        return SessionSummary(text, count_tokens(text), making.usage, report, source.made_from)
 
     async def _make(self, making: _Making) -> _Made | NotCompacted:
         """The summary: after the live window if it fits, else from stored rows."""
-        live = LiveWindow(self._services, making.source.loaded)
-        reading, prepared = await self._chosen(making, live)
-        if prepared is None:
+        reading, live = await self._chosen(making)
+        if live is None:
             return await reading.summary()
-        made = await _repaired(making, partial(self._ask_live, making, live))
+        made = await _repaired(making, partial(self._ask_live, making))
         if made is None:
-            reading.has_at_most(int(prepared.assembled.report.local * making.less))
+            reading.has_at_most(int(live.tokens * making.less))
             return await reading.summary()
         return await reading.bounded(made)
 
-    async def _chosen(self, making: _Making, live: LiveWindow) -> tuple[SummaryInPieces, Prepared | None]:
+    async def _chosen(self, making: _Making) -> tuple[SummaryInPieces, LiveRequest | None]:
         """The chosen model, and why: the second model if there is one and it pays. Also the request after the live
         window; None if stored rows are read instead.
         """
-        source, own = making.source, Reader.own(self._services, making.source.loaded)
+        source, own = making.source, making.source.own()
         making.chosen, reading = {"model": own.name}, SummaryInPieces(making, own)
         if self._second is None:
-            return reading, await live.prepared(making.asking)
-        other = Reader.second(self._services, source.loaded, await self._second.open())
+            return reading, await source.live().prepared(making.asking)
+        other = source.second(await self._second.open())
         second = SummaryInPieces(making, other)
         if not second.has_room:
             making.chosen["why"] = f"the window of {other.name} is too small"
-            return reading, await live.prepared(making.asking)
+            return reading, await source.live().prepared(making.asking)
         if self._second.choice == "configured":
             making.chosen = {"model": other.name}
             return second, None
-        prepared = await live.prepared(making.asking)
-        tokens = await asyncio.to_thread(lambda: sum(piece.tokens for piece in _pieces(source)))
-        costs = (live.cost(prepared) if prepared is not None else own.cost(tokens)), other.cost(tokens)
+        live = await source.live().prepared(making.asking)
+        tokens = await asyncio.to_thread(lambda: sum(piece.tokens for piece in source.pieces()))
+        costs = (live.cost if live is not None else own.cost(tokens)), other.cost(tokens)
         figures: JsonObject = {"why": "the cheaper one", "main_cost": costs[0], "second_cost": costs[1]}
         making.chosen = {"model": other.name if costs[1] < costs[0] else own.name, **figures}
-        return (second, None) if costs[1] < costs[0] else (reading, prepared)
+        return (second, None) if costs[1] < costs[0] else (reading, live)
 
-    async def _ask_live(self, making: _Making, live: LiveWindow, options: SummaryOptions) -> SideAnswer | None:
-        asked = replace(making.asking, wanted=options)
-        prepared = await live.prepared(asked)
-        return await live.ask(making.caller, asked, prepared) if prepared is not None else None
+    async def _ask_live(self, making: _Making, options: SummaryOptions) -> SideAnswer | None:
+        request = await making.source.live().prepared(replace(making.asking, wanted=options))
+        return await request.ask(making.caller) if request is not None else None
 
 
 async def _repaired(making: _Making, ask: Ask) -> _Made | NotCompacted | None:
@@ -301,7 +320,7 @@ async def _attempt(making: _Making, ask: Ask, before: Check | None) -> _Made | N
 
 
 async def _made(making: _Making, text: str) -> _Made:
-    return _Made(text, await asyncio.to_thread(_check, text, making.source))
+    return _Made(text, await asyncio.to_thread(making.source.check, text))
 
 
 class SummaryInPieces:
@@ -311,7 +330,7 @@ class SummaryInPieces:
     is made smaller, repeatedly.
     """
 
-    def __init__(self, making: _Making, reader: Reader) -> None:
+    def __init__(self, making: _Making, reader: DataModel) -> None:
         self._making = making
         self._reader = reader
         orders = data_instruction(making.wanted, 99, 99), condense_instruction(making.wanted)
@@ -333,7 +352,7 @@ class SummaryInPieces:
         making = self._making
         if not self.has_room:
             return self._too_small()
-        groups: Groups = await asyncio.to_thread(lambda: packed(_pieces(making.source), self._room))
+        groups: Groups = await asyncio.to_thread(lambda: packed(making.source.pieces(), self._room))
         if len(groups) == 1:
             data = text_of(groups[0])
             made = await _repaired(making, lambda wanted: self._ask(data, data_instruction(wanted)))
@@ -436,29 +455,3 @@ def _less(refusal: ProviderContextOverflow) -> float:
     """The share of a refused request that may fit: by the refusal's figures, else half."""
     counted, limit = refusal.counted, refusal.limit
     return max(limit / counted * SAFE, 0.25) if counted and limit and limit < counted else 0.5
-
-
-def _pieces(source: SummarySource) -> tuple[Piece, ...]:
-    """The turns as data. A document is included if its text was in a window."""
-    shown = {
-        decision.subject.rpartition("@")[0]
-        for decision in source.loaded.decisions
-        if decision.kind is DecisionKind.ADMISSION and decision.outcome == INCLUDED
-    }
-    documents = {key_of(attachment) for turn in source.turns for attachment in turn.user.attachments}
-    return conversation(source.turns, documents - shown)
-
-
-def _check(text: str, source: SummarySource) -> Check:
-    """Compare a summary with everything that its model may have seen."""
-    loaded = source.loaded
-    tools = loaded.setting.conversation.tools
-    items = items_of(source.turns, {tool.name for tool in tools if tool.when_old == "summarize"})
-    around = loaded.setting.around
-    seen = [loaded.setting.conversation.system_prompt, source.focus, *(s.text for s in loaded.found.summaries)]
-    seen += [around.agent.prompt] if around.agent is not None else []
-    seen += [file.text or file.title for file in around.project.files] if around.project is not None else []
-    seen += [f"{piece.head}\n{piece.text}" for piece in conversation((*source.turns, *source.kept))]
-    known = "\n".join(seen)
-    own = {id for turn in source.turns for id in (turn.id, turn.user.id, *(step.id for step in turn.steps))}
-    return compared(text, items, forms_of(known), ids_of(known) | own)

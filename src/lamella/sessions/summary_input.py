@@ -56,22 +56,23 @@ class Piece:
         return Piece(f"{head}{_CONTINUED}:", text)
 
 
-def conversation(turns: Sequence[Turn], listed: Collection[str] = ()) -> tuple[Piece, ...]:
+def conversation(turns: Sequence[Turn], listed: Collection[str] = (), *, dated: bool = True) -> tuple[Piece, ...]:
     """Everything that was said in `turns`, as it is stored: no stub, nothing cut, no thinking.
 
-    The documents `listed`, by their keys, never stood in the window with their text: they are named.
+    The documents `listed`, by their keys, never stood in the window with their text: they are named. `dated`: the times
+    of messages are known.
     """
-    return tuple(piece for turn in turns for piece in _turn(turn, listed))
+    return tuple(piece for turn in turns for piece in _turn(turn, listed, dated=dated))
 
 
-def _turn(turn: Turn, listed: Collection[str]) -> Iterator[Piece]:
+def _turn(turn: Turn, listed: Collection[str], *, dated: bool) -> Iterator[Piece]:
     user = turn.user
     for attachment in user.attachments:
         text = attachment.text or "(no text)"
         if attachment.text and key_of(attachment) in listed:
             text = f"(about {attachment.tokens} tokens; listed by its name, and not shown)"
         yield Piece(f"[{user.id}] File “{attachment.title}”:", text)
-    yield Piece(f"[{user.id}] User, {user.sent_at:%Y-%m-%d %H:%M}:", user.text)
+    yield Piece(f"[{user.id}] User{f', {user.sent_at:%Y-%m-%d %H:%M}' if dated else ''}:", user.text)
     for step in turn.steps:
         if step.text.strip():
             yield Piece(f"[{user.id}] Assistant:", step.text)

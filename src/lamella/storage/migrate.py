@@ -39,7 +39,7 @@ from lamella.storage.tables import metadata, users
 BASELINE = "0035"
 """The first revision in `migrations/versions`: older databases are refused."""
 
-HEAD = "0049"
+HEAD = "0050"
 """The newest revision in `migrations/versions`, as text so that asking for it does not load Alembic."""
 
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), nullable=False))

@@ -25,7 +25,16 @@ from lamella.core.records.library import (
     StoredAgent,
     StoredProject,
 )
-from lamella.core.records.lines import AnswerPlace, ImportedTurn, Line, LoopAlarm, LoopKind, ObservedRequest
+from lamella.core.records.lines import (
+    AnswerPlace,
+    ImportedTurn,
+    Line,
+    LoopAlarm,
+    LoopKind,
+    ObservedRequest,
+    Replacement,
+    ReplacementKind,
+)
 from lamella.core.records.requests import (
     Expired,
     LastBill,
@@ -103,6 +112,8 @@ __all__ = [
     "ProviderLimit",
     "QueueStatus",
     "QueuedMessage",
+    "Replacement",
+    "ReplacementKind",
     "RequestEnd",
     "RequestRecord",
     "Retention",

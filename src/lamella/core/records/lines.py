@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from lamella.core.json import JsonObject
 from lamella.core.messages import Step, ToolResult
 from lamella.core.records.library import Place
 from lamella.core.records.requests import NewRequest
 from lamella.core.records.turns import NewTurn
+from lamella.core.sessions import CarriedSummary
 from lamella.core.tokens import Usage
 
 
@@ -49,7 +51,8 @@ class Line:
     first request. `keys` name the messages of the newest request, `tip` is the last of them, `system` names its tools
     and system prompt, `answer` the text that it was answered with, or "" if it was not. `breaks` are the requests that
     did not read what was cached; `lost` and `lost_cost` are the tokens and US dollars of that. `saved` is what
-    markers that were added here saved, in US dollars. `alarm` is its newest loop.
+    markers that were added here saved, in US dollars. `alarm` is its newest loop. `compactions` are the summaries that
+    were made for it here, and `context_saved` is about what shorter windows saved, less what the summaries cost.
     """
 
     id: str
@@ -78,6 +81,8 @@ class Line:
     cost: float = 0.0
     title: str = ""
     alarm: LoopAlarm | None = None
+    compactions: int = 0
+    context_saved: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +127,44 @@ class ImportedTurn:
     turn: NewTurn
     steps: tuple[Step, ...]
     key: str = ""
+
+
+class ReplacementKind(StrEnum):
+    """What stands upstream in the place of a client's messages."""
+
+    SUMMARY = "summary"
+    """All messages up to the key, and the answer after it if there is an `answer`, are a summary."""
+
+    PRUNE = "prune"
+    """Results of tools up to the step of the key are stubs."""
+
+    UNDONE = "undone"
+    """A summary was taken back: no other is made by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What stands upstream in the place of the messages that a client sends again, for all requests that begin alike.
+
+    `key` names the messages up to the last that is replaced (`ObservedWindow.keys`). `texts` are the summaries as they
+    stand there, the oldest first; `summary` is the newest, with its local `tokens`, its `check`, and the earlier ones
+    that it `carries`. `skipped` are the keys of turns that had begun before this was made, and go on without it.
+    `conversation_id` and `request_id` are the line and the first request that it was used for.
+    """
+
+    id: str
+    dialect: str
+    key: str
+    kind: ReplacementKind
+    made_at: datetime
+    why: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    answer: str = ""
+    texts: tuple[str, ...] = ()
+    summary: str = ""
+    tokens: int = 0
+    check: JsonObject = field(default_factory=dict)
+    carries: tuple[CarriedSummary, ...] = ()
+    skipped: tuple[str, ...] = ()
+    conversation_id: str | None = None
+    request_id: str | None = None

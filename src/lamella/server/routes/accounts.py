@@ -14,6 +14,7 @@ from lamella.app.accounts import LOGIN_LIFE, InvitedUser, IssuedKey, KeyRequest,
 from lamella.core.access import (
     AuditEntry,
     AuditKind,
+    ContextOption,
     Group,
     Identity,
     Key,
@@ -38,6 +39,7 @@ Secret = Annotated[SecretStr, Field(max_length=200, strict=False)]
 RoleName = Literal["admin", "member"]
 ScopeName = Literal["read", "write", "manage"]
 StorageName = Literal["full", "hashes", "off"]
+ContextName = Literal["manage", "off"]
 
 
 class SetUpBody(Body):
@@ -57,14 +59,24 @@ class KeyOptionsBody(Body):
     """`PATCH /api/v1/keys/{id}`. Fields that are left out do not change; null follows the settings of the server.
 
     `storage`: what is stored of the requests of a client that has this key: `full`, `hashes` (no text), or `off`.
+    `context`: `manage` keeps the histories that it sends short if that pays, which needs their text; `off` does not.
     """
 
     storage: StorageName | None = None
+    context: ContextName | None = None
 
     def options(self, now: KeyOptions) -> KeyOptions:
-        """These options in place of those of now."""
-        given = {"storage": None if self.storage is None else LineStorage(self.storage)}
-        return replace(now, **{name: value for name, value in given.items() if name in self.model_fields_set})
+        """These options in place of those of now. Raises `InvalidRequest` for two that exclude each other."""
+        given = self.model_fields_set
+        storage = now.storage if "storage" not in given else LineStorage(self.storage) if self.storage else None
+        context = now.context if "context" not in given else ContextOption(self.context) if self.context else None
+        if context is ContextOption.MANAGE and storage in (LineStorage.HASHES, LineStorage.OFF):
+            raise InvalidRequest(
+                "The context can't be managed if the texts of requests are not stored.",
+                hint="Set storage to full, or context to off.",
+                param="context",
+            )
+        return replace(now, storage=storage, context=context)
 
 
 class NewKey(KeyOptionsBody):
@@ -165,7 +177,8 @@ class GroupObject(NamedObject, kw_only=True):
 
 class KeyObject(Object, kw_only=True):
     """A key without its secret. `current`: this request came with it; `issued_by`: the user who made it. `storage`:
-    what is stored of the requests of its client; null follows the settings of the server.
+    what is stored of the requests of its client; null follows the settings of the server. `context`: whether the
+    histories that its client sends are kept short; null is `off`.
     """
 
     id: str
@@ -181,6 +194,7 @@ class KeyObject(Object, kw_only=True):
     last_used_at: Moment | None
     revoked_at: Moment | None
     storage: LineStorage | None
+    context: ContextOption | None
 
 
 class IssuedKeyObject(KeyObject, kw_only=True):
@@ -249,7 +263,7 @@ def issued_object(issued: IssuedKey) -> IssuedKeyObject:
 
 
 def _of_key(key: Key, current: str | None) -> dict[str, Any]:
-    of_options = {"storage": key.options.storage}
+    of_options = {"storage": key.options.storage, "context": key.options.context}
     return {"prefix": f"lam_{key.prefix}", "scopes": sorted(key.scopes), "current": key.id == current, **of_options}
 
 

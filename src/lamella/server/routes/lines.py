@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from lamella.cache.difference import Cause
 from lamella.core.json import encode
 from lamella.core.packets import UsageBody
-from lamella.core.records import Line, LoopAlarm, LoopKind
+from lamella.core.records import Line, LoopAlarm, LoopKind, Page, Replacement, ReplacementKind
 from lamella.gateway.exchange import Recorded
 from lamella.gateway.loops import told
 from lamella.gateway.matching import Relation
@@ -44,6 +44,8 @@ class LineObject(Object, kw_only=True):
     `session` is the id by which the client groups its requests. `label` is `conversation`, or what a side call makes.
     `breaks` are the requests that did not read what was cached, `lost` and `lost_cost` the tokens and US dollars of
     that. `saved` is what the markers that were added here saved. `alarm` is the newest loop of its client.
+    `compactions` are the summaries that were made here to keep the history short (managed context), and `context_saved`
+    is about what that saved.
     """
 
     id: str
@@ -62,6 +64,8 @@ class LineObject(Object, kw_only=True):
     lost: int
     lost_cost: float
     saved: float
+    compactions: int
+    context_saved: float
     usage: UsageBody | None
     cost: float
     request_id: str
@@ -84,6 +88,29 @@ def line_object(line: Line, active: LoopAlarm | None) -> LineObject:
     alarm = active or line.alarm
     loop = LoopObject.of(alarm, text=told(alarm), active=active is not None) if alarm is not None else None
     return LineObject.of(line, usage=usage_of(line.usage), alarm=loop)
+
+
+class ReplacementObject(Object, kw_only=True):
+    """What stands upstream in the place of messages of a line (managed context).
+
+    `kind` is `summary`, `prune` (old results of tools are stubs), or `undone` for a summary that was taken back.
+    `numbers` are the figures behind it: `before` and `after` are tokens of the window. `request_id` is the first
+    request that had it, null for none.
+    """
+
+    id: str
+    object: Literal["line.replacement"] = "line.replacement"
+    kind: ReplacementKind
+    made_at: Moment
+    why: str
+    numbers: dict[str, float]
+    summary: str
+    request_id: str | None
+
+
+def replacement_object(made: Replacement) -> ReplacementObject:
+    """A replacement for the API."""
+    return ReplacementObject.of(made, numbers=dict(made.numbers))
 
 
 def recorded_object(recorded: Recorded, active: LoopAlarm | None) -> RecordedObject:
@@ -125,3 +152,19 @@ async def line(line_id: str, app: TheApp, caller: TheCaller) -> LineObject:
     """One line."""
     found = await app.store.lines.line(caller, line_id)
     return line_object(found, app.gateway.recorder.alarm(caller, found))
+    return line_object(await app.store.lines.line(caller, line_id))
+
+
+@router.get("/lines/{line_id}/replacements")
+async def replacements(line_id: str, app: TheApp, caller: TheCaller) -> ListObject[ReplacementObject]:
+    """What stands upstream in the place of a line's messages, the oldest first."""
+    found = await app.store.lines.replacements_of_line(caller, line_id)
+    return listed(Page(found, False), replacement_object)
+
+
+@router.delete("/lines/{line_id}/replacements/{replacement_id}")
+async def undo_replacement(line_id: str, replacement_id: str, app: TheApp, caller: TheCaller) -> ReplacementObject:
+    """Take a replacement back: the messages go on upstream as the client sends them. No summary is made by itself of
+    messages of which one was taken back.
+    """
+    return replacement_object(await app.store.lines.undo_replacement(caller, line_id, replacement_id))

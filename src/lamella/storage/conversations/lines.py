@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
+from lamella.core.errors import NotFound
 from lamella.core.messages import Step, TurnStatus
 from lamella.core.records import (
     Caller,
     Conversation,
     Line,
+    NewRequest,
     NewRun,
     NewTurn,
     ObservedRequest,
     Page,
     PageQuery,
     Place,
+    Replacement,
+    ReplacementKind,
     TurnRecord,
 )
 from lamella.core.sessions import Session, SessionCause
@@ -26,9 +31,9 @@ from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.messages import run_row, step_row, turn_row, user_message_row
 from lamella.storage.conversations.requests import insert_request
 from lamella.storage.conversations.turns import title_of
-from lamella.storage.database import Rows, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.rows import Row, find_row, owned_by, page_rows, record, usage_of, usage_row, values
-from lamella.storage.tables import conversations, lines, messages, requests, runs, sessions, turns
+from lamella.storage.tables import conversations, lines, messages, replacements, requests, runs, sessions, turns
 
 LOOKED_AT = 30
 """So many of the newest lines are compared message by message, if none ends as the request begins."""
@@ -39,6 +44,15 @@ _TOLD = select(*lines.c, conversations.c.title).join(conversations, conversation
 def _lines(connection: Connection, caller: Caller, *which: ColumnElement[bool]) -> tuple[Line, ...]:
     query = _TOLD.where(lines.c.owner == caller.user_id, *which).order_by(lines.c.at.desc()).limit(LOOKED_AT)
     return tuple(record(Line, row, usage=usage_of(row)) for row in connection.execute(query).mappings())
+
+
+MOST_KEYS = 10_000
+"""Keys that one statement looks up; SQLite takes three times as many."""
+
+
+def _replaced(connection: Connection, caller: Caller, *which: ColumnElement[bool]) -> tuple[Replacement, ...]:
+    query = select(replacements).where(replacements.c.owner == caller.user_id, *which).order_by(replacements.c.id)
+    return tuple(record(Replacement, row) for row in connection.execute(query).mappings())
 
 
 class LineRows(Rows):
@@ -123,6 +137,72 @@ class LineRows(Rows):
         this = owned_by(lines, caller, line_id)
         more = {"breaks": lines.c.breaks + 1, "lost": lines.c.lost + lost, "lost_cost": lines.c.lost_cost + cost}
         connection.execute(update(lines).where(*this).values(**more))
+
+    @reads
+    def replacements(
+        self, connection: Connection, caller: Caller, dialect: str, keys: Sequence[str]
+    ) -> tuple[Replacement, ...]:
+        """What was replaced of messages that begin as these, the oldest first."""
+        found: list[Replacement] = []
+        for start in range(0, len(keys), MOST_KEYS):
+            its = replacements.c.key.in_(keys[start : start + MOST_KEYS])
+            found += _replaced(connection, caller, replacements.c.dialect == dialect, its)
+        return tuple(sorted(found, key=lambda one: one.id))
+
+    @reads
+    def replacements_of_line(self, connection: Connection, caller: Caller, line_id: str) -> tuple[Replacement, ...]:
+        """What was replaced for a line, the oldest first."""
+        find_row(connection, lines, caller, line_id, "line")
+        return _replaced(connection, caller, replacements.c.conversation_id == line_id)
+
+    @writes
+    def add_replacement(self, connection: Connection, caller: Caller, made: Replacement) -> Replacement:
+        """Store a replacement. Returns the one that is there already if another request made it first."""
+        insert_missing(connection, replacements, [values(replacements, made, owner=caller.user_id)])
+        same = (replacements.c.key == made.key, replacements.c.kind == made.kind)
+        [found] = _replaced(connection, caller, replacements.c.dialect == made.dialect, *same)
+        return found
+
+    @writes
+    def use_replacement(
+        self, connection: Connection, caller: Caller, replacement_id: str, line_id: str, request_id: str
+    ) -> bool:
+        """Note for which line it is, and its first request. Returns whether this is that request."""
+        find_row(connection, lines, caller, line_id, "line")
+        its = (*owned_by(replacements, caller, replacement_id), replacements.c.request_id.is_(None))
+        used = update(replacements).where(*its).values(request_id=request_id, conversation_id=line_id)
+        return connection.execute(used).rowcount > 0
+
+    @writes
+    def undo_replacement(
+        self, connection: Connection, caller: Caller, line_id: str, replacement_id: str
+    ) -> Replacement:
+        """Take a replacement back: its texts go, and of a summary stays that it was taken back."""
+        row = find_row(connection, replacements, caller, replacement_id, "replacement")
+        if row["conversation_id"] != line_id:
+            raise NotFound(f"There is no replacement {replacement_id} in {line_id}.", param="replacement_id")
+        [found] = _replaced(connection, caller, replacements.c.id == replacement_id)
+        connection.execute(delete(replacements).where(*owned_by(replacements, caller, replacement_id)))
+        if found.kind is ReplacementKind.PRUNE:
+            return found
+        undone = replace(
+            found, kind=ReplacementKind.UNDONE, texts=(), summary="", tokens=0, check={}, carries=(), skipped=()
+        )
+        insert_missing(connection, replacements, [values(replacements, undone, owner=caller.user_id)])
+        return undone
+
+    @writes
+    def add_side_request(
+        self, connection: Connection, caller: Caller, request: NewRequest, saved: float, compactions: int
+    ) -> None:
+        """Store a request that was made for a line here, and its bill; `saved` and `compactions` are added as well."""
+        insert_request(connection, self._ids, caller, request)
+        this = owned_by(lines, caller, request.record.conversation_id)
+        row = find_row(connection, lines, caller, request.record.conversation_id, "line")
+        billed = usage_row(usage_of(row) + (request.record.usage or Usage()))
+        billed |= {"cost": row["cost"] + (request.record.cost or 0.0)}
+        billed |= {"compactions": row["compactions"] + compactions, "context_saved": row["context_saved"] + saved}
+        connection.execute(update(lines).where(*this).values(**billed))
 
     def _begin(self, connection: Connection, caller: Caller, observed: ObservedRequest) -> None:
         line, request = observed.line, observed.request.record

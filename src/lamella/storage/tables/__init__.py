@@ -25,6 +25,7 @@ from lamella.storage.tables.conversations import (
     lines,
     notices,
     queued_messages,
+    replacements,
     sessions,
     thread_messages,
 )
@@ -110,6 +111,7 @@ __all__ = [
     "recall_turns",
     "recall_vectors",
     "recall_versions",
+    "replacements",
     "requests",
     "responses",
     "restricted_told",

@@ -8,7 +8,7 @@ from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, Large
 
 from lamella.core.decisions import DecisionKind
 from lamella.core.prompt import ToolSpec
-from lamella.core.records import LoopAlarm, NoticeKind, QueueStatus
+from lamella.core.records import LoopAlarm, NoticeKind, QueueStatus, ReplacementKind
 from lamella.core.sessions import CarriedSummary, SessionCause
 from lamella.core.tokens import Usage
 from lamella.storage.columns import Json, LocalMoment, OneOf, UtcMoment
@@ -81,6 +81,8 @@ lines = Table(
     Column("alarm", Json(LoopAlarm)),
     *usage(nullable=False),
     Column("cost", Float, nullable=False),
+    Column("compactions", Integer, nullable=False, server_default="0"),
+    Column("context_saved", Float, nullable=False, server_default="0"),
     Index("ix_lines_owner_tip", "owner", "tip"),
     Index("ix_lines_owner_session", "owner", "session"),
     Index("ix_lines_owner_at", "owner", "at"),
@@ -113,6 +115,30 @@ thread_messages = Table(
 )
 """What a frontend calls the messages of a conversation: `thread_id` and `message_id` are ids that it chose, and may be
 the same for several owners. `turn_id` is the newest turn of the message."""
+replacements = Table(
+    "replacements",
+    metadata,
+    row_id(),
+    owner(),
+    Column("conversation_id", String, ForeignKey("conversations.id", ondelete="CASCADE"), index=True),
+    Column("dialect", String, nullable=False),
+    Column("key", String, nullable=False),
+    Column("kind", OneOf(ReplacementKind), nullable=False),
+    Column("made_at", UtcMoment, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("numbers", Json(dict[str, float]), nullable=False),
+    Column("answer", String, nullable=False),
+    Column("texts", Json(tuple[str, ...]), nullable=False),
+    Column("summary", Text, nullable=False),
+    Column("tokens", Integer, nullable=False),
+    Column("check", Json(dict[str, Any]), nullable=False),
+    Column("carries", Json(tuple[CarriedSummary, ...]), nullable=False),
+    Column("skipped", Json(tuple[str, ...]), nullable=False),
+    Column("request_id", String),
+    Index("uq_replacements_owner_dialect_key_kind", "owner", "dialect", "key", "kind", unique=True),
+)
+"""What stands upstream in the place of clients' messages: `core.records.Replacement`. Without a `conversation_id` until
+the request that it was made for is recorded."""
 
 sessions = Table(
     "sessions",
