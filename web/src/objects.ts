@@ -337,6 +337,9 @@ export interface ContextDegraded {
   why: string
 }
 
+/** What is done with the histories that a key's client sends again. */
+export type ContextOption = 'manage' | 'off'
+
 /**
  * A conversation. `head` is the turn that the next message follows, `head_run_id` its answer.
  * `titled_by` says who wrote the title: `words` are the first words of the conversation, until a model writes
@@ -647,12 +650,14 @@ export interface IssuedKey {
   last_used_at: string | null
   revoked_at: string | null
   storage: LineStorage | null
+  context: ContextOption | null
   secret: string | null
 }
 
 /**
  * A key without its secret. `current`: this request came with it; `issued_by`: the user who made it.
- * `storage`: what is stored of the requests of its client; null follows the settings of the server.
+ * `storage`: what is stored of the requests of its client; null follows the settings of the server. `context`:
+ * whether the histories that its client sends are kept short; null is `off`.
  */
 export interface Key {
   id: string
@@ -668,15 +673,18 @@ export interface Key {
   last_used_at: string | null
   revoked_at: string | null
   storage: LineStorage | null
+  context: ContextOption | null
 }
 
 /**
  * `PATCH /api/v1/keys/{id}`. Fields that are left out do not change; null follows the settings of the server.
  * `storage`: what is stored of the requests of a client that has this key: `full`, `hashes` (no text), or
- * `off`.
+ * `off`. `context`: `manage` keeps the histories that it sends short if that pays, which needs their text;
+ * `off` does not.
  */
 export interface KeyOptionsBody {
   storage?: 'full' | 'hashes' | 'off' | null
+  context?: 'manage' | 'off' | null
 }
 
 /** The kinds of segment. */
@@ -805,7 +813,8 @@ export type Lifetime = 'session' | 'step' | 'turn'
  * `session` is the id by which the client groups its requests. `label` is `conversation`, or what a side call
  * makes. `breaks` are the requests that did not read what was cached, `lost` and `lost_cost` the tokens and US
  * dollars of that. `saved` is what the markers that were added here saved. `alarm` is the newest loop of its
- * client.
+ * client. `compactions` are the summaries that were made here to keep the history short (managed context), and
+ * `context_saved` is about what that saved.
  */
 export interface Line {
   id: string
@@ -824,6 +833,8 @@ export interface Line {
   lost: number
   lost_cost: number
   saved: number
+  compactions: number
+  context_saved: number
   usage: UsageBody | null
   cost: number
   request_id: string
@@ -1011,6 +1022,7 @@ export interface NewConversationBody {
  */
 export interface NewKey {
   storage?: 'full' | 'hashes' | 'off' | null
+  context?: 'manage' | 'off' | null
   name: string
   scopes?: ('read' | 'write' | 'manage')[] | null
   expires_at?: string | null
@@ -1378,6 +1390,26 @@ export interface Recorded {
 
 /** How a request stands to the newest one of its line. */
 export type Relation = 'again' | 'new' | 'next' | 'rewritten'
+
+/**
+ * What stands upstream in the place of messages of a line (managed context).
+ * `kind` is `summary`, `prune` (old results of tools are stubs), or `undone` for a summary that was taken
+ * back. `numbers` are the figures behind it: `before` and `after` are tokens of the window. `request_id` is
+ * the first request that had it, null for none.
+ */
+export interface Replacement {
+  id: string
+  object: 'line.replacement'
+  kind: ReplacementKind
+  made_at: string
+  why: string
+  numbers: Record<string, number>
+  summary: string
+  request_id: string | null
+}
+
+/** What stands upstream in the place of a client's messages. */
+export type ReplacementKind = 'prune' | 'summary' | 'undone'
 
 /**
  * The first difference between a request and the one before; `difference` is null if it begins with all of
