@@ -128,7 +128,8 @@ class Gateway:
         is_named = "prompt_cache_key" in fields or request.headers.get(CACHE_KEY_HEADER, "on") == "off"
         if not self._path and not is_named and identity.key_id is not None and parts.salt is not None:
             await _separate(made, parts.salt)
-        made.forwarded = client_headers(request, route.key)
+        translated = made.translation
+        made.forwarded = headers_of(translated, route.key) if translated else client_headers(request, route.key)
         if self._records and manages(request, storage):
             await parts.managed.apply(made)
         if self._records and parts.adds_markers and request.headers.get(MARKERS_HEADER, "on") != "off":
@@ -188,8 +189,7 @@ class Gateway:
     async def _cross(self, exchange: Exchange, translation: Translation, sent: Sent) -> None:
         """Relay an answer of another API."""
         route = exchange.route
-        headers = headers_of(translation, route.key)
-        async with route.connection.send(route.path, exchange.body, headers) as reply:
+        async with route.connection.send(route.path, exchange.body, exchange.forwarded) as reply:
             exchange.status, exchange.headers = reply.status, reply.headers
             refuse_redirect(route, reply.status)
             answer = CrossedAnswer(exchange, translation)
