@@ -12,6 +12,7 @@ const chat = new Chat({ transport, onError: (error) => console.error(error.messa
 
 for (const question of process.argv.slice(2)) {
   await chat.sendMessage({ text: question });
+  if (chat.error) process.exit(1);
   for (const part of chat.lastMessage.parts) {
     if (part.type === "text") console.log(part.text);
     if (part.type === "dynamic-tool") console.log(`[calls ${part.toolName}]`);

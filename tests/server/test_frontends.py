@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from lamella.app.app import App
 from lamella.core.messages import ToolCall
-from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import FACTS, Gate, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import ServerClient, served
 from lamella.server.testing import client as connected
 from lamella.settings import read_settings
@@ -266,6 +267,29 @@ async def test_a_resumable_turn_goes_on_and_is_followed_from_its_beginning(
     assert await tree(client) == [("Tell me", None, "finished")]
 
 
+async def test_a_run_without_a_new_message_follows_the_turn_that_runs(
+    client: ServerClient, model: ScriptedModel
+) -> None:
+    gate = Gate()
+    model.then(saying("Green."), [*saying("Once ")[:1], gate, *saying("upon a time.")])
+    first: Sent = ("u0", "user", "The lamp?")
+    a1: Sent = (message_id(await asked(client, DOORS[1], [first])), "assistant", "Green.")
+    path, body = DOORS[1]
+    sent = body([first, a1, ("u1", "user", "Tell me")], resumable=True)
+    async with client.http.stream("POST", f"/api/v1{path}", json=sent) as answer:
+        async for line in answer.aiter_lines():
+            if "Once" in line:
+                break
+    following = asyncio.create_task(asked(client, DOORS[1], []))
+    await asyncio.sleep(0.05)
+    gate.opened.set()
+    events = await following
+    snapshot = next(one for one in events if one["type"] == "MESSAGES_SNAPSHOT")
+    assert [one["content"] for one in snapshot["messages"]] == ["The lamp?", "Green.", "Tell me"]
+    assert "".join(one["delta"] for one in events if one["type"] == "TEXT_MESSAGE_CONTENT") == "Once upon a time."
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
 async def test_a_chat_is_stopped_by_name(client: ServerClient, model: ScriptedModel) -> None:
     gate = Gate()
     model.then([*saying("Once ")[:1], gate, *saying("upon.")])
@@ -295,6 +319,25 @@ async def test_two_first_messages_at_once_are_one_conversation(client: ServerCli
     answers = await asyncio.gather(*(client.call("POST", "/ui/chat", json=body) for body in bodies))
     assert [answer.status_code for answer in answers] == [200, 200]
     assert len((await client.get("/conversations"))["data"]) == 1
+
+
+async def test_a_thread_goes_on_from_the_answer_that_was_chosen(tmp_path: Path, anyio_backend: str) -> None:
+    """A conversation of the page, in which two models answered side by side."""
+    one, two = (ScriptedModel(facts=replace(FACTS, name=name)) for name in ("one", "two"))
+    one.then(saying("Green."), saying("Gladly."))
+    two.then(saying("Red."))
+    async with served(read_settings(data=tmp_path, titles=False), models=ScriptedModels(one, two)) as (_, client):
+        conversation = await client.conversation()
+        await client.send(conversation, "The lamp?", models=["one", "two"])
+        turn = (await client.get(f"/conversations/{conversation}/turns"))["data"][0]
+        await client.post(f"/turns/{turn['id']}/prefer", {"run_id": turn["runs"][1]["id"]})
+        events = await asked(client, DOORS[1], [], thread=conversation)
+        snapshot = next(one for one in events if one["type"] == "MESSAGES_SNAPSHOT")
+        shown: list[Sent] = [(one["id"], one["role"], one["content"]) for one in snapshot["messages"]]
+        assert [text for _, _, text in shown] == ["The lamp?", "Red."]
+        await asked(client, DOORS[1], [*shown, ("u2", "user", "Thanks")], thread=conversation, model="one")
+        assert "Red." in said(one)
+        assert "Green." not in said(one)
 
 
 # Tools of the application

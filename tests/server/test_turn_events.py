@@ -265,6 +265,13 @@ def test_calls_without_a_text_stand_in_one_message_and_the_next_step_in_another(
     assert [one["parentMessageId"] for one in begun] == ["turn_1:0", "turn_1:0", "turn_1:2"]
 
 
+def test_of_several_models_the_first_is_followed() -> None:
+    others = [replace(packet, model_index=1) for packet in WHOLE[1:-1]]
+    together = [packet for pair in zip(WHOLE[1:-1], others, strict=True) for packet in pair]
+    for made in (ui_chat_events, agent_events):
+        assert played(made(), [STARTED, *together, ended()]) == played(made(), WHOLE)
+
+
 WAITS = [STARTED, RUN, request(0), *called("c1", 0, "{}"), bill()]
 ASKED = ToolApprovalPacket(call_id="c1", name="look", arguments="{}", n=7, block_index=0)
 

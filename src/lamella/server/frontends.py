@@ -32,7 +32,7 @@ from lamella.core.handover import pending
 from lamella.core.json import digest, encode
 from lamella.core.messages import ToolResult, ToolSpec
 from lamella.core.packets import decode_packet
-from lamella.core.records import UNCHANGED, Caller, PageQuery, Thread, TurnRecord, Unchanged
+from lamella.core.records import UNCHANGED, Caller, PageQuery, Thread, TurnOnPath, TurnRecord, Unchanged
 from lamella.server.objects import Body, Effort, Id, effort_given
 from lamella.server.turn_events import TurnEvents
 from lamella.tooling.tool import Verdict
@@ -244,10 +244,15 @@ class Frontends:
                 given = [result for one in messages for result in one.results]
                 turn, results = await self._answering(caller, turn, given, is_continued=start == len(messages))
                 between = tuple(one for one in messages[index + 1 : start] if not one.results)
-                return _Place(turn.run.id, tuple(messages[start:]), results, between)
+                return _Place(await self._followed(caller, turn), tuple(messages[start:]), results, between)
         if start == len(messages):
             raise _nothing_new()
         return _Place(None, tuple(messages[start:]), (), tuple(messages[:start]))
+
+    async def _followed(self, caller: Caller, turn: TurnRecord) -> str:
+        """The run of a turn that its conversation goes on from: people may have chosen one of several."""
+        place = await self._app.store.branches.place_of(caller, turn.conversation_id, turn.user_message_id)
+        return place.run_id or turn.run.id
 
     async def _answering(
         self, caller: Caller, turn: TurnRecord, given: Sequence[ToolResult], *, is_continued: bool
@@ -346,16 +351,16 @@ class Frontends:
             return None
         return (await self._app.store.conversations.conversation(caller, conversation_id)).running_turn
 
-    async def turns(self, caller: Caller, thread_id: str) -> list[TurnRecord]:
+    async def turns(self, caller: Caller, thread_id: str) -> list[TurnOnPath]:
         """The turns of a thread's current path, the oldest first."""
         conversation_id, _ = await self.conversation_of(caller, thread_id)
-        found: list[TurnRecord] = []
+        found: list[TurnOnPath] = []
         after, more = None, conversation_id is not None
         while conversation_id is not None and more:
             query = PageQuery(100, after, "asc")
             page = await self._app.store.branches.turns_on_path(caller, conversation_id, query)
-            found += [one.turn for one in page.data]
-            after, more = (found[-1].id if found else None), page.has_more
+            found += page.data
+            after, more = (found[-1].turn.id if found else None), page.has_more
         return found
 
     async def stream(

@@ -89,8 +89,8 @@ class TurnEvents(ABC):
         return _written(self.started())
 
     def take(self, packet: AnyPacket) -> bytes:
-        """The events of a packet."""
-        return _written(self._events(packet))
+        """The events of a packet; none for those of other models, which answer beside the first one."""
+        return b"" if packet.model_index else _written(self._events(packet))
 
     def end(self) -> bytes:
         """The events after the last packet, for a stream that ends with a call that waits."""

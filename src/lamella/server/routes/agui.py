@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lamella.chat.message import own_tool
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode_sorted
-from lamella.core.messages import Reasoning, Text, ToolCall, ToolResult, ToolSpec
+from lamella.core.messages import Reasoning, Text, ToolCall, ToolResult, ToolSpec, TurnStatus
 from lamella.core.packets import (
     AnyPacket,
     ErrorFields,
@@ -26,7 +26,7 @@ from lamella.core.packets import (
     ToolResultPacket,
     TurnFinished,
 )
-from lamella.core.records import TurnRecord
+from lamella.core.records import TurnOnPath
 from lamella.core.tokens import Usage
 from lamella.server.frontends import (
     WHOLE_TEXT,
@@ -141,7 +141,13 @@ async def agui(
         events = AgentEvents(body, turn_id, await frontends.own_tools(identity.caller, turn))
     elif not body.messages or body.messages[-1].role not in ("user", "tool"):
         turns = await frontends.turns(identity.caller, body.threadId)
-        return EventStream(_history(body, turns), request.state.silence)
+        running = [one.turn for one in turns if one.turn.status is TurnStatus.RUNNING]
+        shown = [message for one in turns for message in _messages(one)]
+        if not running:
+            return EventStream(_history(AgentEvents(body, "", shown=shown)), request.state.silence)
+        own = await frontends.own_tools(identity.caller, running[0])
+        events = AgentEvents(body, running[0].id, own, shown)
+        return EventStream(frontends.stream(identity, events, resumable=True), request.state.silence)
     else:
         messages = [_message(one, index) for index, one in enumerate(body.messages)]
         others = [one for one in messages if one.role not in ("system", "developer")]
@@ -251,16 +257,15 @@ def _told(body: AgentRunBody, messages: Sequence[ThreadMessage]) -> list[str]:
     return told
 
 
-async def _history(body: AgentRunBody, turns: Sequence[TurnRecord]) -> AsyncGenerator[bytes, None]:
+async def _history(events: AgentEvents) -> AsyncGenerator[bytes, None]:
     """A run that answers nothing: it gives the messages of the thread."""
-    run = {"threadId": body.threadId, "runId": body.runId}
-    yield event({"type": "RUN_STARTED", **run, "protocolVersion": PROTOCOL_VERSION})
-    yield event({"type": "MESSAGES_SNAPSHOT", "messages": [one for turn in turns for one in _messages(turn)]})
-    yield event({"type": "RUN_FINISHED", **run, "outcome": {"type": "success"}})
+    yield events.begin() + events.over()
 
 
-def _messages(turn: TurnRecord) -> Iterator[Event]:
-    """The messages of a turn, under the ids that its events gave them."""
+def _messages(one: TurnOnPath) -> Iterator[Event]:
+    """The messages of a turn, under the ids that its events gave them. The answer is that which is followed."""
+    turn = one.turn
+    run = next((run for run in turn.runs if run.id == one.run_id), turn.run)
     for result in turn.results:
         yield {
             "id": f"{turn.id}:{result.call_id}",
@@ -271,7 +276,7 @@ def _messages(turn: TurnRecord) -> Iterator[Event]:
     if turn.text:
         yield {"id": f"{turn.id}:user", "role": "user", "content": turn.text}
     block = 0
-    for step in turn.run.steps:
+    for step in run.steps:
         results = {result.call_id: result for result in step.results}
         parent: dict[str, Any] = {}
         for part in step.parts:
@@ -300,8 +305,12 @@ def _messages(turn: TurnRecord) -> Iterator[Event]:
 class AgentEvents(TurnEvents):
     """The events of a turn, as one run."""
 
-    def __init__(self, body: AgentRunBody, turn_id: str, own: Collection[str] = ()) -> None:
+    def __init__(
+        self, body: AgentRunBody, turn_id: str, own: Collection[str] = (), shown: Sequence[Event] | None = None
+    ) -> None:
         super().__init__(turn_id, own)
+        self._shown = shown
+        """The messages that the client is to have before the run."""
         self._run = {"threadId": body.threadId, "runId": body.runId}
         self._parent: str | None = None
         """The message that holds the calls of a step: its last text, else its first call."""
@@ -309,6 +318,12 @@ class AgentEvents(TurnEvents):
     def started(self) -> Events:
         """See `TurnEvents`."""
         yield {"type": "RUN_STARTED", **self._run, "protocolVersion": PROTOCOL_VERSION}
+        if self._shown is not None:
+            yield {"type": "MESSAGES_SNAPSHOT", "messages": self._shown}
+
+    def over(self) -> bytes:
+        """The end of a run in which nothing was asked."""
+        return event({"type": "RUN_FINISHED", **self._run, "outcome": {"type": "success"}})
 
     def step_started(self, step: int) -> Events:
         """See `TurnEvents`."""
