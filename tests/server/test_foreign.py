@@ -149,6 +149,7 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("GET", "/requests/{request}/diff", None),
     ("GET", "/requests/{request}/raw", None),
     ("GET", "/lines/{line}", None),
+    ("POST", "/lines/{line}/fork", {}),
     ("GET", "/files/{file}", None),
     ("GET", "/files/{file}/content", None),
     ("GET", "/files/{file}/text", None),

@@ -84,6 +84,8 @@ export const api = {
   diff: (request: string) => json<RequestDiff>(`/requests/${request}/diff`),
   lines: (after?: string) => json<ListOf<Line>>(`/lines${query({ limit: 50, after })}`),
   line: (id: string) => json<Line>(`/lines/${id}`),
+  /** A conversation that goes on from a line: all of it, or up to a turn. */
+  fork: (line: string, turn?: string) => json<Conversation>(`/lines/${line}/fork`, body('POST', turn ? { turn_id: turn } : {})),
   liveLines: (signal: AbortSignal) => send('/lines/live', { headers: { Accept: 'text/event-stream' }, signal }),
   preview: (value: PreviewBody, signal?: AbortSignal) =>
     json<RequestMap>('/context/preview', { ...body('POST', value), signal: signal ?? null }),

@@ -344,7 +344,8 @@ export type ContextOption = 'manage' | 'off'
  * A conversation. `head` is the turn that the next message follows, `head_run_id` its answer.
  * `titled_by` says who wrote the title: `words` are the first words of the conversation, until a model writes
  * one. `thinking_effort` null leaves it to the agent, then to the server. `cache_lost` is set after a change
- * of the effort: null if nothing is lost.
+ * of the effort: null if nothing is lost. `observed`: it is a client's, so it is read-only here; a fork of its
+ * line goes on.
  */
 export interface Conversation {
   id: string
@@ -363,6 +364,7 @@ export interface Conversation {
   running_turn: string | null
   head: string | null
   head_run_id: string | null
+  observed: boolean
   cache_lost?: CacheLoss | null
 }
 
@@ -511,6 +513,15 @@ export interface FileText {
   name: string
   pages: number | null
   text: string
+}
+
+/**
+ * `POST /api/v1/lines/{id}/fork`. All up to the turn `turn_id` is taken, by default up to the newest;
+ * `system`: the client's system prompt too, in the first message.
+ */
+export interface ForkBody {
+  turn_id?: string | null
+  system?: boolean
 }
 
 /** A field of a form. */

@@ -255,6 +255,15 @@ export function changesSaved(client: QueryClient): Promise<boolean> {
   })
 }
 
+/** Go on with a client's conversation in one of this server. */
+export function useFork() {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: ({ line, turn }: { line: string; turn?: string }) => api.fork(line, turn),
+    onSuccess: () => client.invalidateQueries({ queryKey: keys.conversations }),
+  })
+}
+
 export function useRemove() {
   const client = useQueryClient()
   return useMutation({

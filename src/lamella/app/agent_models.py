@@ -285,7 +285,8 @@ class AgentModels:
         agent, place = start.agent, start.place
         message = await self._message(caller, request, start.newest)
         if start.imported:
-            turns = [await self._imported(caller, start, told) for told in start.imported]
+            told_of = (caller, start.conversation_id, self._model(agent))
+            turns = [await self.imported_turn(*told_of, told) for told in start.imported]
             place = await self.store.histories.import_turns(caller, agent.id, place, turns, self.clock.now())
         choices = replace(request.choices, agent_id=agent.id)
         return replace(message, parent_message_id=place.run_id, models=(self._model(agent),), choices=choices)
@@ -346,11 +347,11 @@ class AgentModels:
         await self.store.lines.add_line(caller, line)
         return made.id
 
-    async def _imported(self, caller: Caller, start: _Start, told: ToldTurn) -> ImportedTurn:
-        model = self._model(start.agent)
+    async def imported_turn(self, caller: Caller, conversation_id: str, model: str, told: ToldTurn) -> ImportedTurn:
+        """A turn that a client told, to be stored in this conversation. Raises `InvalidRequest` for a picture."""
         turn = NewTurn(
             id=self.ids.new("turn"),
-            conversation_id=start.conversation_id,
+            conversation_id=conversation_id,
             user_message_id=self.ids.new("msg"),
             runs=(NewRun(self.ids.new("run"), model),),
             text=told.text or ("" if told.results else PICTURE_ONLY),

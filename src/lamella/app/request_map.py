@@ -6,7 +6,7 @@ Also here: the body of a stored request, put together again from its blocks as t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 
 from lamella.app.extensions import registered_wires
@@ -19,6 +19,7 @@ from lamella.core.models import SHIPPED_WIRES
 from lamella.core.prompt import Marker, Ttl, WireBlock, WireRequest
 from lamella.core.records import RequestRecord, StoredBlock, StoredMarker, StoredSegment
 from lamella.core.tokens import Usage
+from lamella.gateway.observed import PROVIDERS
 
 PREVIEW = 280
 """Characters of a segment's text that a map shows."""
@@ -212,9 +213,14 @@ def stored_body(record: RequestRecord, blocks: Sequence[StoredBlock]) -> dict[st
         WireBlock(block.level, block.role, decode_object(block.data), block.data, block.digest, "", markable=True)
         for block in blocks
     )
-    markers = tuple(Marker(marker.index, Ttl(marker.ttl), marker.why) for marker in record.markers)
-    request = WireRequest(record.head, wire, markers)
-    return _body_of(record)(request)
+    markers = [Marker(one.index, Ttl(one.ttl), one.why) for one in record.markers if one.why != PROVIDERS]
+    # A client's field of the Responses API; the engine writes its system prompt as an item.
+    at = next((n for n, block in enumerate(wire) if block.level == "system" and "instructions" in block.value), None)
+    if at is None:
+        return _body_of(record)(WireRequest(record.head, wire, tuple(markers)))
+    moved = tuple(replace(one, index=one.index - (one.index > at)) for one in markers if one.index != at)
+    body = _body_of(record)(WireRequest(record.head, (*wire[:at], *wire[at + 1 :]), moved))
+    return {"instructions": wire[at].value["instructions"], **body}
 
 
 def _body_of(record: RequestRecord) -> Callable[[WireRequest], dict[str, object]]:

@@ -63,7 +63,7 @@ def chat_command(
         list[Path] | None, typer.Option("-f", "--file", metavar="FILE", help="A file to attach; may be repeated.")
     ] = None,
     conversation: Annotated[
-        str | None, typer.Option("-c", "--conversation", help="Continue this conversation.")
+        str | None, typer.Option("-c", "--conversation", help="Continue this conversation; of a client's, a copy.")
     ] = None,
     data: DataOption = None,
     key: KeyOption = None,
@@ -126,7 +126,7 @@ class _Talk:
                 sys.stderr.write(f"{self._dim(status['notice'])}\n")
             file_ids = await self._upload(api, files)
             if self._conversation is not None:
-                conversation = str((await api.get(f"/conversations/{self._conversation}"))["id"])
+                conversation = await self._continued(api, self._conversation)
             else:
                 conversation = await api.conversation(self._models[0] if self._models else None)
             self._told, _ = await api.notifications(conversation, None)
@@ -142,6 +142,15 @@ class _Talk:
                 await api.wait_until_idle(conversation)
                 await self._tell(api, conversation)
             return code
+
+    async def _continued(self, api: Api, conversation: str) -> str:
+        """The conversation to go on with: of a client's, a fork."""
+        found = await api.get(f"/conversations/{conversation}")
+        if not found["observed"]:
+            return str(found["id"])
+        made = await api.post(f"/lines/{conversation}/fork")
+        sys.stderr.write(f"{self._dim('Goes on from the conversation of a client as ' + made['id'] + '.')}\n")
+        return str(made["id"])
 
     async def _forget_unused(self, api: Api, conversation: str) -> bool:
         """Remove the conversation of this sitting if all that was sent was refused."""

@@ -7,7 +7,7 @@ import { inForce } from '../choice.ts'
 import { attach, submit, useDraft } from '../drafts.ts'
 import { addTurn, changesSaved, inOrder, keys, refreshQueue, useConversation, useQueue, useStatus, useTurnList } from '../queries.ts'
 import { useAgents } from '../resourceQueries.ts'
-import { go } from '../route.ts'
+import { go, goToLine } from '../route.ts'
 import { useTurn } from '../turns.ts'
 import styles from './Chat.module.css'
 import { ChatHeader } from './ChatHeader.tsx'
@@ -41,6 +41,11 @@ export function Chat({ conversation, onToggleList }: Props) {
   const { branching, problem, forget, stands } = useBranching(conversation, model, stored, running !== null)
   const drop = useDrop(conversation, status.data?.max_upload_bytes)
   const error = details.error ?? list.error
+  const observed = details.data?.observed ?? false
+  useEffect(() => {
+    // Nothing is written to a client's conversation: it has a page of its own.
+    if (observed) goToLine(conversation, true)
+  }, [observed, conversation])
 
   const onSubmit = useCallback(async () => {
     const ready = changesSaved(client).then(async (saved) => saved && (await stands()))

@@ -22,6 +22,7 @@ const conversation: Conversation = {
   running_turn: null,
   head: null,
   head_run_id: null,
+  observed: false,
   titled_by: 'words',
 }
 

@@ -1,8 +1,8 @@
 import { useState } from 'react'
 import { ApiError, explain } from '../api.ts'
 import { useLine, useLines, useLive } from '../lines.ts'
-import { useRemove } from '../queries.ts'
-import { goToLine, isPlainClick, pathOfLine } from '../route.ts'
+import { useFork, useRemove } from '../queries.ts'
+import { go, goToLine, isPlainClick, pathOfLine } from '../route.ts'
 import { BaseUrls } from './BaseUrls.tsx'
 import chat from './Chat.module.css'
 import header from './ChatHeader.module.css'
@@ -95,6 +95,9 @@ function All({ onToggleList }: { onToggleList: () => void }) {
 function One({ id, onToggleList }: { id: string; onToggleList: () => void }) {
   const line = useLine(id)
   const remove = useRemove()
+  const fork = useFork()
+  // A conversation with an agent of this server is one that goes on as it is.
+  const isOurs = line.data?.label.startsWith('agent:') ?? false
   const [asking, setAsking] = useState(false)
   const title = line.data?.title || 'Untitled'
   return (
@@ -121,6 +124,18 @@ function One({ id, onToggleList }: { id: string; onToggleList: () => void }) {
         {line.data && (
           <button
             type="button"
+            className={controls.plain}
+            onClick={() => (isOurs ? go(id) : fork.mutate({ line: id }, { onSuccess: (made) => go(made.id) }))}
+            disabled={fork.isPending}
+            title="Begin a conversation here with all that was said"
+            data-testid="line-continue"
+          >
+            Continue here
+          </button>
+        )}
+        {line.data && (
+          <button
+            type="button"
             className={controls.icon}
             onClick={() => setAsking(true)}
             disabled={remove.isPending}
@@ -135,6 +150,7 @@ function One({ id, onToggleList }: { id: string; onToggleList: () => void }) {
       <div className={styles.scroll} data-scroll>
         <div className={styles.page}>
           {remove.error && <ErrorNote problem={explain(remove.error)} />}
+          {fork.error && <ErrorNote problem={explain(fork.error)} />}
           {line.error && (
             <QueryError error={line.error}>
               {line.error instanceof ApiError && line.error.status === 404 ? (

@@ -109,7 +109,7 @@ class ConversationObject(Object, kw_only=True):
 
     `titled_by` says who wrote the title: `words` are the first words of the conversation, until a model writes one.
     `thinking_effort` null leaves it to the agent, then to the server. `cache_lost` is set after a change of the effort:
-    null if nothing is lost.
+    null if nothing is lost. `observed`: it is a client's, so it is read-only here; a fork of its line goes on.
     """
 
     id: str
@@ -128,6 +128,7 @@ class ConversationObject(Object, kw_only=True):
     running_turn: str | None
     head: str | None
     head_run_id: str | None
+    observed: bool
     cache_lost: CacheLossObject | UnsetType | None = UNSET
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from fastapi import Request, Response
 
+from lamella.app.forks import LineFork, fork_line
 from lamella.cache.difference import Cause
 from lamella.core.json import encode
 from lamella.core.packets import UsageBody
@@ -14,7 +15,8 @@ from lamella.core.records import Line, LoopAlarm, LoopKind, Page, Replacement, R
 from lamella.gateway.exchange import Recorded
 from lamella.gateway.loops import told
 from lamella.gateway.matching import Relation
-from lamella.server.objects import ListObject, Moment, Object, listed, usage_of
+from lamella.server.objects import Body, ListObject, Moment, Object, listed, usage_of
+from lamella.server.routes.conversations import ConversationObject, conversation_object
 from lamella.server.routes.requests import ModelRequestObject, request_object
 from lamella.server.routing import TheApp, TheCaller, ThePage, api_router
 from lamella.server.sse import EVENT_STREAM, EventStream, frame
@@ -145,6 +147,21 @@ async def live_lines(request: Request, app: TheApp, caller: TheCaller) -> Respon
                 yield frame(number, encode(made))
 
     return EventStream(written(), request.state.silence)
+
+
+class ForkBody(Body):
+    """`POST /api/v1/lines/{id}/fork`. All up to the turn `turn_id` is taken, by default up to the newest; `system`: the
+    client's system prompt too, in the first message.
+    """
+
+    turn_id: str | None = None
+    system: bool = False
+
+
+@router.post("/lines/{line_id}/fork", status_code=201)
+async def fork(line_id: str, body: ForkBody, app: TheApp, caller: TheCaller) -> ConversationObject:
+    """A new conversation that begins with the turns of a line, to go on with here. The line stays as it is."""
+    return conversation_object(await fork_line(app.agents, caller, line_id, LineFork(body.turn_id, body.system)))
 
 
 @router.get("/lines/{line_id}")

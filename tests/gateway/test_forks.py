@@ -1,0 +1,119 @@
+"""A client's conversation goes on here: its turns become those of a conversation of this server."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from lamella.app.app import App
+from lamella.server.testing import ServerClient
+from lamella_simulator.provider import Provider
+
+from .clients import Client, tool
+from .test_lines import lines
+
+pytestmark = pytest.mark.anyio
+Object = dict[str, Any]
+WIRES = pytest.mark.parametrize("wire", ["messages", "chat", "responses"])
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+async def turns(client: ServerClient, conversation: str) -> list[Object]:
+    """The turns, oldest first."""
+    return list(reversed((await client.get(f"/conversations/{conversation}/turns"))["data"]))
+
+
+def with_a_call(talking: Client) -> None:
+    """A call with its result, and an answer, in the shape of the client's API."""
+    if talking.wire == "messages":
+        call = {"type": "tool_use", "id": "toolu_1", "name": "Weather", "input": {"place": "Ystad"}}
+        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "Rain in Ystad"}
+        talking.history[-1]["content"].append(call)
+        talking.history.append({"role": "user", "content": [result]})
+    elif talking.wire == "chat":
+        function = {"name": "Weather", "arguments": '{"place":"Ystad"}'}
+        talking.history[-1]["tool_calls"] = [{"id": "call_1", "type": "function", "function": function}]
+        talking.history.append({"role": "tool", "tool_call_id": "call_1", "content": "Rain in Ystad"})
+    else:
+        call = {"type": "function_call", "call_id": "call_1", "name": "Weather", "arguments": '{"place":"Ystad"}'}
+        talking.history.append(call)
+        talking.history.append({"type": "function_call_output", "call_id": "call_1", "output": "Rain in Ystad"})
+
+
+@WIRES
+async def test_a_line_goes_on_here_with_texts_calls_and_results(
+    app: App, client: ServerClient, provider: Provider, wire: str
+) -> None:
+    talking = Client(wire, system="You are the client's own keeper.")
+    await talking.send(client.http, "Hello there")
+    with_a_call(talking)
+    await talking.send(client.http)
+    await talking.send(client.http, "And the ships?")
+    [line] = await lines(app, client)
+    made = await client.post(f"/lines/{line['id']}/fork", {})
+    assert (made["observed"], made["title"]) == (False, line["title"])
+    assert [turn["text"] for turn in await turns(client, made["id"])] == ["Hello there", "And the ships?"]
+    packets = await client.send(made["id"], "What was the weather?")
+    assert packets[-1]["type"] == "turn.finished"
+    sent = str(provider.requests[-1].json)
+    for text in ("Hello there", "And the ships?", "What was the weather?", "Rain in Ystad", "Weather", *talking.said):
+        assert text[:40] in sent
+    assert "the client's own keeper" not in sent
+    assert [one["requests"] for one in await lines(app, client)] == [3], "the line stays as it is"
+    assert len(await turns(client, made["id"])) == 3
+
+
+@WIRES
+async def test_any_turn_can_be_the_last_and_the_system_prompt_comes_if_it_is_asked_for(
+    app: App, client: ServerClient, provider: Provider, wire: str
+) -> None:
+    talking = Client(wire, system="You are the client's own keeper.")
+    for text in ("Hello there", "And the ships?", "Thank you"):
+        await talking.send(client.http, text)
+    [line] = await lines(app, client)
+    raw = await client.get(f"/requests/{line['request_id']}/raw")
+    assert "prompt_cache_breakpoint" not in str(raw), "the client set none"
+    assert wire != "responses" or raw["instructions"] == talking.system
+    second = (await turns(client, line["id"]))[1]["id"]
+    made = await client.post(f"/lines/{line['id']}/fork", {"turn_id": second, "system": True})
+    first, newest = await turns(client, made["id"])
+    assert first["text"].endswith("Hello there")
+    assert "You are the client's own keeper." in first["text"]
+    assert (newest["text"], newest["answer"]) == ("And the ships?", talking.said[1])
+    other = await client.conversation()
+    await client.send(other, "Hello")
+    [foreign] = await turns(client, other)
+    refused = await client.call("POST", f"/lines/{line['id']}/fork", json={"turn_id": foreign["id"]})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "turn_id")
+
+
+async def test_a_call_without_a_result_gets_one_and_a_picture_comes_along(
+    app: App, client: ServerClient, provider: Provider
+) -> None:
+    provider.script({"calls": {"tool_calls": [{"name": "Weather", "arguments": {"place": "Ystad"}}]}})
+    picture = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
+    content = [{"type": "text", "text": "What is this?"}, {"type": "image", "source": picture}]
+    body = {"model": "claude-opus-5-5", "max_tokens": 200, "tools": [tool("Weather", "messages")]}
+    body["messages"] = [{"role": "user", "content": content}]
+    await client.http.post("/v1/messages", json=body, headers={"x-sim-reply": "calls"})
+    [line] = await lines(app, client)
+    made = await client.post(f"/lines/{line['id']}/fork", {})
+    await client.send(made["id"], "Go on")
+    sent = str(provider.requests[-1].json)
+    assert "There is no result: the client's conversation ended before it." in sent
+    assert "'media_type': 'image/png'" in sent
+
+
+async def test_what_can_not_be_taken_says_why(app: App, client: ServerClient) -> None:
+    admin = await client.set_up()
+    client.http.headers["authorization"] = f"Bearer {admin}"
+    key = (await client.post("/keys", {"name": "k", "storage": "hashes"}))["secret"]
+    await Client("chat").send(client.http, "Hello", **{"authorization": f"Bearer {key}"})
+    [line] = await lines(app, client)
+    refused = await client.call("POST", f"/lines/{line['id']}/fork", json={})
+    assert refused.status_code == 400
+    assert "Only digests of this request are stored" in refused.json()["error"]["message"]
