@@ -354,6 +354,8 @@ async def test_an_agent_goes_on_from_a_stored_response(openai_sdk: openai.AsyncO
     first = await openai_sdk.responses.create(model="agent:Pilot", input="When?")
     second = await openai_sdk.responses.create(model="agent:Pilot", input="Sure?", previous_response_id=first.id)
     assert second.output_text == "At one."
+    stored = await openai_sdk.responses.retrieve(second.id)
+    assert (stored.output_text, stored.status) == ("At one.", "completed")
     assert "At noon." in encode_text(model.body(model.requests[1]))
     with pytest.raises(openai.BadRequestError) as refused:
         await openai_sdk.responses.create(model="agent:Pilot", input="Sure?", previous_response_id="resp_no")

@@ -31,9 +31,10 @@ from lamella.gateway.canonical import ClientRequest
 from lamella.gateway.client_settings import refused
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.engine_answer import EngineAnswer
-from lamella.gateway.histories import read_history
+from lamella.gateway.histories import ClientHistory, read_history
 from lamella.gateway.matching import client_of, session_of
 from lamella.gateway.reading import read_request
+from lamella.gateway.recorder import LONG_BYTES
 from lamella.gateway.relay import Sent, cancel_on_leaving
 from lamella.gateway.writing import writer
 from lamella.server.routing import JSON
@@ -98,6 +99,16 @@ def choices_of(asked: ClientRequest, body: Mapping[str, Json]) -> Choices:
     )
 
 
+def _read(dialect: Dialect, body: bytes) -> tuple[dict[str, Json], ClientRequest, ClientHistory]:
+    """A body: its fields, the request and its history. Raises `InvalidRequest`."""
+    try:
+        fields = decode_object(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"The body can't be read: {error}.", hint="Send one JSON object.") from None
+    read = read_request(dialect, {k: v for k, v in fields.items() if k not in PLACES}, tags_system=False)
+    return fields, read, read_history(read.messages)
+
+
 @dataclass(frozen=True, slots=True)
 class _Named:
     """Where a client wants its answer: in a conversation, None for a new one, after a run of it."""
@@ -160,19 +171,18 @@ class AgentDoor:
         await self.sent.end(encode({**kind, "input_tokens": tokens}))
 
     async def _asked(self, body: bytes) -> tuple[ClientRequest, AgentRequest, _Named | None]:
-        try:
-            fields = decode_object(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidRequest(f"The body can't be read: {error}.", hint="Send one JSON object.") from None
+        if len(body) > LONG_BYTES:
+            fields, read, history = await asyncio.to_thread(_read, self.dialect, body)
+        else:
+            fields, read, history = _read(self.dialect, body)
         named = await self._named(fields)
-        read = read_request(self.dialect, {k: v for k, v in fields.items() if k not in PLACES}, tags_system=False)
         agents, caller = self._app.agents, self._identity.caller
         agent = await agents.find(caller, read.model) if is_agent(read.model) else None
         return (
             read,
             AgentRequest(
                 agent=agent,
-                history=read_history(read.messages),
+                history=history,
                 instructions="\n\n".join(read.instructions),
                 dialect=self.dialect,
                 client=client_of(self.request.headers.get("user-agent", "")),
