@@ -54,7 +54,7 @@ def running(*command: str) -> Iterator[Running]:
 
 
 def lamella_ways(lamella: Running) -> list[Way]:
-    """Every door, as its clients use it."""
+    """Every door, as its clients use it, and two ways to a model of another vendor."""
     where = (lamella.url, lamella.pid)
     return [
         Way("Messages, client's markers", *where, "messages", marks=True, is_ours=True),
@@ -62,6 +62,8 @@ def lamella_ways(lamella: Running) -> list[Way]:
         Way("Chat, usage asked for", *where, "chat", asks=True, is_ours=True),
         Way("Chat, usage added and hidden", *where, "chat", is_ours=True),
         Way("Responses", *where, "responses", is_ours=True),
+        Way("Messages to Chat", *where, "messages", marks=True, model="gpt-6.1-terra", is_ours=True),
+        Way("Chat to Messages", *where, "chat", asks=True, model="claude-opus-5-5", is_ours=True),
     ]
 
 

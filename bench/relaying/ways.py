@@ -83,7 +83,7 @@ class Conversation:
 
 def headers_of(way: Way) -> dict[str, str]:
     """The client's headers."""
-    key = PROXY_KEY if way.model else KEY
+    key = PROXY_KEY if way.model and not way.is_ours else KEY
     name = {"x-api-key": key} if way.dialect == "messages" else {"authorization": f"Bearer {key}"}
     return {**name, "content-type": "application/json", "anthropic-version": "2023-06-01", "user-agent": "bench/1"}
 
