@@ -41,6 +41,52 @@ async def test_three_turns_are_one_conversation(door: Door, name: str, file: str
     assert sum(line["cost"] for line in lines) == pytest.approx(door.provider.cost)
 
 
+async def _node(door: Door, name: str, file: str) -> list[str]:
+    """Run a program with the libraries of a client; the lines that it printed."""
+    if place(name).exists():
+        (door.home / "node_modules").symlink_to(place(name) / "node_modules")
+    return (await door.run(name, door.write(file, (PROGRAMS / file).read_text()))).splitlines()
+
+
+async def test_the_library_of_openai_for_javascript(door: Door) -> None:
+    """What this server keeps: files, conversations, and a background response whose stream broke off."""
+    assert await _node(door, "openai-js", "openai_js.mjs") == [
+        "content The lamp is green.",
+        "same true",
+        "events true response.completed",
+        "end true",
+        "items user user assistant user assistant",
+        "error 400 previous_response_not_found",
+        "deleted true",
+    ]
+
+
+async def test_the_library_of_anthropic_for_javascript(door: Door) -> None:
+    door.calls("in the tower", "look", {"place": "the tower"})
+    told, said = (lines := await _node(door, "anthropic-js", "anthropic_js.mjs"))[:4], lines[4:]
+    assert told == [
+        "models true true",
+        "file lamp.txt 18 The lamp is green.",
+        "deleted file_deleted",
+        "error 404 not_found_error",
+    ]
+    assert "The lamp is green." in "\n".join(said)
+    [line] = await door.lines()
+    assert (line["dialect"], line["turns"], line["requests"]) == ("anthropic", 3, 4)
+    assert (line["breaks"], line["cost"]) == (0, pytest.approx(door.provider.cost))
+
+
+async def test_the_session_of_openai_agents(door: Door) -> None:
+    """It stores every item in a conversation of this server, and sends all of them with each request."""
+    door.calls("in the tower", "look", {"place": "the tower"})
+    *said, listed, popped = (await door.run("openai-agents", str(PROGRAMS / "agents_session.py"))).splitlines()
+    assert "The lamp is green." in "\n".join(said)
+    assert listed == "['message', 'function_call', 'function_call_output', 'message', 'message', 'message']"
+    assert popped == "popped assistant 5"
+    [line] = await door.lines()
+    assert (line["dialect"], line["turns"], line["requests"]) == ("responses", 2, 3)
+
+
 async def test_the_ai_sdk(door: Door) -> None:
     """It describes its tools otherwise for a stream than for an answer at once, and writes its prompt again."""
     door.calls("in the tower", "look", {"place": "the tower"})
