@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -159,14 +160,55 @@ async def test_only_dropped_thinking_counts(listed: str, count: int) -> None:
     assert [dropped.count for dropped in heard.of(deltas.ThinkingDropped)] == ([count] if count else [])
 
 
+CHOICES: Mapping[str, Mapping[str, object]] = {
+    "anthropic": {"none": {"type": "none"}, "required": {"type": "any"}, "function f": {"type": "tool", "name": "f"}},
+    "openai": {
+        "none": "none",
+        "required": "required",
+        "function f": {"type": "function", "function": {"name": "f"}},
+    },
+    "responses": {"none": "none", "required": "required", "function f": {"type": "function", "name": "f"}},
+}
+
+
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_a_tool_is_never_forced_and_forbidding_needs_tools(vendor: str) -> None:
+def test_what_must_be_called_is_said_where_there_are_tools(vendor: str) -> None:
     model = connected(vendor, "http://127.0.0.1:1")
     tools = segment("t", "user", tools=(SEARCH,), zone=Zone.FIXED)
     for tool_choice, segments, sent in (
         ("auto", (tools, ASKED), None),
-        ("none", (tools, ASKED), {"type": "none"} if vendor == "anthropic" else "none"),
+        *((choice, (tools, ASKED), said) for choice, said in CHOICES[vendor].items()),
         ("none", (ASKED,), None),
+        ("required", (ASKED,), None),
     ):
         made = prompt(model.facts.name, *segments, sampling=Sampling(4_000, tool_choice=tool_choice))
         assert model.body(model.request(made, model.wire(made).blocks, [])).get("tool_choice") == sent
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_how_to_answer_is_said_and_what_changes_the_cache_is_in_its_key(vendor: str) -> None:
+    model = connected(vendor, "http://127.0.0.1:1")
+    tools = segment("t", "user", tools=(SEARCH,), zone=Zone.FIXED)
+    plain = Sampling(4_000)
+    schema = '{"name":"sky","schema":{"type":"object"},"strict":true}'
+    asked = replace(plain, temperature=0.5, top_p=0.9, parallel_calls=False, schema=schema)
+    made = prompt(model.facts.name, tools, ASKED, sampling=asked)
+    body = model.body(model.request(made, model.wire(made).blocks, []))
+    assert (body["temperature"], body["top_p"]) == (0.5, 0.9)
+    match vendor:
+        case "anthropic":
+            assert body["output_config"] == {"format": {"type": "json_schema", "schema": {"type": "object"}}}
+            assert body["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+        case "openai":
+            said = {"name": "sky", "schema": {"type": "object"}, "strict": True}
+            assert body["response_format"] == {"type": "json_schema", "json_schema": said}
+            assert body["parallel_tool_calls"] is False
+        case _:
+            said = {"name": "sky", "schema": {"type": "object"}, "strict": True}
+            assert body["text"] == {"format": {"type": "json_schema", **said}}
+            assert body["parallel_tool_calls"] is False
+    salts = model.salts(plain)
+    assert model.salts(replace(plain, temperature=0.5, top_p=0.9)) == salts
+    assert model.salts(replace(plain, schema=schema)) != salts
+    assert model.salts(replace(plain, parallel_calls=False)) != salts
+    assert (model.salts(replace(plain, tool_choice="required")) != salts) is (vendor == "anthropic")

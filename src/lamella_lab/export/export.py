@@ -47,6 +47,15 @@ from lamella_lab.trace.settings import carried_settings
 ANSWERED_SO = frozenset({"temperature", "top_p", "parallel_tool_calls", "response_format", "text"})
 """Fields of a request's head that a caller's choices alone bring there."""
 
+
+def answered_so(record: RequestRecord) -> bool:
+    """Whether a caller said how to answer this request. That no tool may be called is said by the engine too."""
+    head, output = record.head, record.head.get("output_config")
+    has_format = isinstance(output, Mapping) and "format" in output
+    choice = head.get("tool_choice", "none")
+    return bool(ANSWERED_SO.intersection(head)) or has_format or choice not in ("none", {"type": "none"})
+
+
 AS_DATA = "S U"
 """The window of a side request, for a digest, a title or a summary: what it reads stands in it as
 data, and nothing says from which rows."""
@@ -258,7 +267,7 @@ class Exporter:
         if expired:
             what = "body of a request" if expired == 1 else f"bodies of {expired} requests"
             missing.add(f"the {what}, which expired: the replay makes them anew, and their bytes are not compared")
-        if any(ANSWERED_SO.intersection(one.head) for of_turn in data.requests.values() for one in of_turn):
+        if any(answered_so(record) for of_turn in data.requests.values() for record in of_turn):
             missing.add("how a request wanted its answer (temperature, a schema, a tool choice), which its bytes show")
         used = {record.layout for of_turn in data.requests.values() for record in of_turn}
         for name in sorted(used - set(LAYOUTS)):
