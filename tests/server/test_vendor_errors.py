@@ -50,6 +50,9 @@ ODD = [
 ]
 
 
+TEXT = [{"type": "input_text", "text": "See."}]
+
+
 def is_openai(answer: httpx2.Response) -> bool:
     body = answer.json()
     return set(body) == {"error"} and set(body["error"]) == {"message", "type", "param", "code"}
@@ -203,6 +206,23 @@ async def test_a_key_that_only_reads_changes_nothing(client: ServerClient, model
             assert (answer.status_code, is_openai(answer)) == (403, True), (method, path)
         answer = await reader.http.delete(f"/v1/files/{file}", headers=CLAUDE)
         assert (answer.status_code, answer.json()["error"]["type"]) == (403, "permission_error")
+
+
+async def test_what_a_response_names_and_is_not_there_is_told_by_openais_names(
+    plain: httpx2.AsyncClient, model: ScriptedModel
+) -> None:
+    conversation = (await plain.post("/v1/conversations", json={})).json()["id"]
+    file = [{"role": "user", "content": [{"type": "input_file", "file_id": "file_no"}, *TEXT]}]
+    cases: list[tuple[Any, int, str | None, str]] = [
+        ({"input": "Hi", "model": "no-such-model"}, 404, "model_not_found", "model"),
+        ({"input": " "}, 400, None, "input"),
+        ({"input": file}, 404, None, "input"),
+    ]
+    for body, status, code, param in cases:
+        answer = await plain.post("/v1/responses", json={**body, "conversation": conversation})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"], error["param"]) == (status, code, param), error
+    assert model.requests == []
 
 
 async def test_the_root_answers_a_head(plain: httpx2.AsyncClient) -> None:

@@ -24,7 +24,7 @@ from lamella.server.objects import AnyObject
 from lamella.server.routes.added_items import is_imported, read_items, remove_newest, store_items
 from lamella.server.routes.openai_request import KEY_LENGTH, PAIRS, VALUE_LENGTH
 from lamella.server.routes.response_writer import Item
-from lamella.server.routes.responses import RESPONSE, TURN, conversation_named
+from lamella.server.routes.responses import RESPONSE, TURN, in_vendor_words
 from lamella.server.routes.stored_responses import (
     Include,
     find_response,
@@ -76,7 +76,7 @@ def _only(body: Mapping[str, Any], *names: str) -> None:
 
 
 async def _find(app: App, identity: Identity, conversation_id: str) -> Conversation:
-    with conversation_named(conversation_id):
+    with in_vendor_words(conversation_id):
         return await app.store.conversations.conversation(identity.caller, conversation_id)
 
 

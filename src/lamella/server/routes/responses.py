@@ -167,7 +167,7 @@ async def create_response(
     placed, drafts = _with_drafts(_in_conversation(body, request.headers.get(CONVERSATION_HEADER)))
     response_request = asked_of(from_openai(placed), body)
     request_placed = await _placed(app, identity, response_request)
-    with conversation_named(request_placed.conversation_id):
+    with in_vendor_words(request_placed.conversation_id):
         request_placed = await _with_files(app, identity, request_placed, placed, key)
         turn_id = await _begun(app, identity, request_placed, drafts, key)
     turn = await app.store.turns.turn(identity.caller, turn_id)
@@ -259,16 +259,26 @@ def response_id_of(turn_id: str) -> str:
     return RESPONSE + turn_id.removeprefix(TURN)
 
 
+_NAMED = {"text": "input", "file_ids": "input", "regenerate": "input"}
+"""Fields of OpenAI's API by fields of a message."""
+
+
 @contextmanager
-def conversation_named(conversation_id: str | None) -> Iterator[None]:
-    """Words the error for a conversation that is not there as OpenAI's API does."""
+def in_vendor_words(conversation_id: str | None) -> Iterator[None]:
+    """Words errors about a conversation, a model and a message as OpenAI's API does."""
     try:
         yield
     except NotFound as error:
-        if error.param != "conversation_id":
-            raise
-        named = str(conversation_id)[:80]
-        raise NotFound(f"Conversation with id '{named}' not found.", param="conversation") from None
+        if error.param == "conversation_id":
+            named = str(conversation_id)[:80]
+            raise NotFound(f"Conversation with id '{named}' not found.", param="conversation") from None
+        error.param = _NAMED.get(str(error.param), error.param)
+        raise
+    except InvalidRequest as error:
+        if error.param == "model":
+            raise NotFound(error.message, hint=error.hint, param="model") from None
+        error.param = _NAMED.get(str(error.param), error.param)
+        raise
 
 
 def no_response(response_id: str, param: str | None = None) -> NotFound:
