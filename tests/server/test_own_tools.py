@@ -265,3 +265,50 @@ def test_a_request_with_tools_and_results_is_the_same_both_ways() -> None:
     request = from_openai(body)
     assert [result.is_error for result in request.results] == [False, True]
     assert from_openai(to_openai(request)) == request
+
+
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"metadata": {"ticket": HALF}}, "metadata"),
+        ({"tools": [WEATHER | {"description": HALF}]}, "tools"),
+        ({"tools": [WEATHER | {"parameters": {"type": "object", HALF: 1}}]}, "tools"),
+        ({"text": {"format": {"type": "json_schema", "name": "n", "schema": {"title": HALF}}}}, "text"),
+        ({"model": HALF}, "model"),
+        ({"reasoning": {"effort": HALF}}, "reasoning"),
+        ({"lamella": {"layout": HALF}}, "lamella"),
+        ({HALF: 1}, "?"),
+    ],
+)
+async def test_a_body_with_half_of_a_character_is_refused_and_begins_nothing(
+    client: ServerClient, model: ScriptedModel, fields: dict[str, Any], param: str
+) -> None:
+    model.then(saying("Hello."))
+    conversation = await client.conversation()
+    body = json.dumps({"input": "Hi", "conversation": conversation, **fields})
+    answer = await client.http.post("/v1/responses", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
+    assert model.requests == []
+    assert (await client.get(f"/conversations/{conversation}/turns"))["data"] == []
+
+
+async def test_a_schema_with_half_of_a_character_is_refused(client: ServerClient, model: ScriptedModel) -> None:
+    conversation = await client.conversation()
+    body = json.dumps({"text": "Hi", "tools": [{"name": "look", "input_schema": {"type": "object", "title": HALF}}]})
+    path, headers = f"/conversations/{conversation}/turns", {"content-type": "application/json"}
+    answer = await client.call("POST", path, content=body, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "tools.0"), answer.text
+
+
+async def test_a_turn_is_asked_again_with_its_own_results_alone(client: ServerClient, model: ScriptedModel) -> None:
+    model.then(calling(weather("c1", "Rome")), saying("Sun."))
+    conversation = await client.conversation()
+    await client.send(conversation, "Rome?", tools=[{"name": "weather", "input_schema": {"type": "object"}}])
+    results = [{"call_id": "c1", "content": "sun"}]
+    packets = await client.send(conversation, "", results=results)
+    again = {"regenerate": packets[0]["turn_id"], "results": [{"call_id": "c1", "content": "snow"}]}
+    answer = await client.call("POST", f"/conversations/{conversation}/turns", json=again)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "regenerate"), answer.text

@@ -114,7 +114,11 @@ def own_tool(name: str, description: str, schema: JsonObject | None, param: str)
 
     Raises `InvalidRequest` for a name or a schema that providers would refuse.
     """
-    text = encode_text({"type": "object", "properties": {}} if schema is None else schema)
+    try:
+        text = encode_text({"type": "object", "properties": {}} if schema is None else schema)
+    except UnicodeEncodeError:
+        said = "A schema holds half of a surrogate pair, which is no text."
+        raise InvalidRequest(said, hint="Send valid Unicode.", param=param) from None
     if not _OWN_NAME.fullmatch(name):
         hint = "Use up to 64 letters, digits, _ and -."
         raise InvalidRequest(f"“{name[:80]}” is no name of a tool.", hint=hint, param=f"{param}.name")

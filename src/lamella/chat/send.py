@@ -298,10 +298,10 @@ class Sender:
         turn = await self._services.store.turns.turn(caller, turn_id)
         if turn.conversation_id != conversation_id:
             raise NotFound(f"There is no turn {turn_id} in this conversation.", param="regenerate")
-        if message.text or message.file_ids or message.parent_message_id is not UNCHANGED:
+        if message.text or message.file_ids or message.results or message.parent_message_id is not UNCHANGED:
             raise InvalidRequest(
                 "A turn is asked again as it was.",
-                hint="Leave out text, file_ids and parent_message_id; or send another text with parent_message_id.",
+                hint="Leave out text, file_ids, results and parent_message_id; or send others with parent_message_id.",
                 param="regenerate",
             )
         files = tuple(attachment.file_id for attachment in turn.attachments)
