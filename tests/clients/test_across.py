@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+from lamella.server.testing import served
+from lamella.settings import read_settings
+from lamella_simulator.provider import Provider
 
 from .conftest import Door
 from .test_agents import checked
@@ -43,6 +49,26 @@ async def test_codex_with_a_model_of_anthropic(door: Door) -> None:
     assert (await notes_of(door, line))[0] == "Translated from Responses to Messages."
     for one in (await door.requests(line))[1:]:
         assert one["usage"]["cache_read"] == one["predicted"]["read"] > 1_000
+
+
+async def test_codex_whose_model_is_an_alias_of_one_of_anthropic(provider: Provider, tmp_path: Path) -> None:
+    """It sends the tools that it has for its vendor's newest models: a namespace with a custom one, as an item."""
+    path, home = tmp_path / "upstreams.toml", tmp_path / "home"
+    home.mkdir()
+    path.write_text(
+        f'[[upstream]]\nname = "a"\nurl = "{provider.url}"\nkey = "k"\ndialects = ["messages"]\n'
+        'aliases = { "gpt-6.1-terra" = "claude-opus-5-5" }\n'
+    )
+    async with served(read_settings(data=tmp_path / "data", upstreams=path)) as (app, client):
+        door = Door(app, client, provider, home)
+        door.write("hello.txt", "The lamp is green.\n")
+        code = "const r = await tools.exec_command({cmd: 'cat hello.txt'}); text(r.output ?? r);"
+        door.calls("hello.txt", "functions__exec", {"input": code})
+        asked = ("--skip-git-repo-check", "-c", f'openai_base_url="{door.url}/v1"', "-m", "gpt-6.1-terra")
+        assert "lamp is green" in await door.run("codex", "exec", *asked, "What is in hello.txt?")
+        await door.run("codex", "exec", "resume", "--last", *asked, "And the ships?")
+        line = await checked(door, 2, 3)
+        assert (line["dialect"], line["model"]) == ("anthropic", "claude-opus-5-5")
 
 
 async def test_aider_with_a_model_of_anthropic(door: Door) -> None:
