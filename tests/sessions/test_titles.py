@@ -197,3 +197,16 @@ async def test_thinking_before_a_title_is_no_part_of_it(tmp_path: Path) -> None:
     async with titling(tmp_path, model) as (app, client, conversation):
         await client.send(conversation, WORDS)
         assert await title_of(app, client, conversation) == ("Ships", "model")
+
+
+async def test_a_turn_that_its_caller_answers_is_titled_by_its_question_and_last_answer(tmp_path: Path) -> None:
+    own: Any = [{"name": "mine", "input_schema": {"type": "object"}}]
+    model = ScriptedModel([calling(ToolCall("c1", "mine", "{}")), saying("The Aurora."), saying("Ships here")])
+    async with titling(tmp_path, model) as (app, client, conversation):
+        await client.send(conversation, WORDS, tools=own)
+        await client.send(conversation, "", results=[{"call_id": "c1", "content": "Aurora"}])
+        assert await title_of(app, client, conversation) == ("Ships here", "model")
+    assert len(model.requests) == 3, "none was asked for while the call waited"
+    asked = b"".join(block.data for block in model.requests[2].blocks).decode()
+    assert WORDS in asked
+    assert "The Aurora." in asked

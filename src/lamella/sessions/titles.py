@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 import structlog
@@ -13,6 +13,7 @@ from lamella.agent.request import RequestIdentity, side_prompt, side_request
 from lamella.agent.side import SideAnswer
 from lamella.background import Retry
 from lamella.core.errors import CallerError, ConfigurationError, NotFound
+from lamella.core.handover import pending
 from lamella.core.knowledge import bases_of_steps
 from lamella.core.messages import StopReason, TurnStatus
 from lamella.core.models import OFF
@@ -97,11 +98,13 @@ class Titles:
         self._second = summary_model
 
     def wanted(self, finished: Finished) -> NewJob | None:
-        """The job for a conversation after its first answer; None if it needs none."""
+        """The job for a conversation after its first answer; None if it needs none, or its caller is to run a tool."""
         turn = finished.turns[-1]
+        if pending(turn.steps):
+            return None
         if finished.conversation.titled_by not in ("nobody", "words") or turn.status is not TurnStatus.FINISHED:
             return None
-        payload = {"turn": turn.id}
+        payload = {"turn": turn.ends_with}
         return NewJob(TITLE, finished.conversation.id, "the first answer", self._services.clock.now(), payload)
 
     async def write(self, job: Job) -> Retry | None:
@@ -110,8 +113,12 @@ class Titles:
         try:
             conversation = await store.conversations.conversation(job.caller, job.subject)
             turn = await store.turns.turn(job.caller, str(job.payload.get("turn")))
+            begun = turn
+            while begun.results and not begun.text and begun.parent.turn_id is not None:
+                begun = await store.turns.turn(job.caller, begun.parent.turn_id)
         except NotFound:
             return None
+        turn = replace(turn, text=begun.text)
         if conversation.titled_by != "words":
             return None
         try:
