@@ -37,6 +37,28 @@ async def test_claude_code_with_a_model_of_openai(door: Door) -> None:
         assert one["usage"]["cache_read"] > 5_000
 
 
+async def test_claude_code_sends_back_the_thinking_of_a_model_of_openai(provider: Provider, tmp_path: Path) -> None:
+    path, home = tmp_path / "upstreams.toml", tmp_path / "home"
+    home.mkdir()
+    path.write_text(
+        f'[[upstream]]\nname = "a"\nurl = "{provider.openai_url}"\nkey = "k"\ndialects = ["responses"]\n'
+        'aliases = { "claude-*" = "gpt-6.1-terra" }\n'
+    )
+    async with served(read_settings(data=tmp_path / "data", upstreams=path)) as (app, client):
+        door = Door(app, client, provider, home)
+        file = door.write("hello.txt", "The lamp is green.\n")
+        called = {"match": "hello.txt", "tool_calls": [{"name": "Read", "arguments": {"file_path": file}}]}
+        said = {"match": "lamp is green", "text": "The lamp is green."}
+        provider.script({"said": said, "called": {**called, "reasoning": "I have to read it."}})
+        asked = ("--model", "claude-opus-5-5", "--allowedTools", "Read")
+        assert "lamp is green" in await door.run("claude-code", "-p", "What is in hello.txt?", *asked)
+        line = await checked(door, 1, 2)
+        assert (line["dialect"], line["model"]) == ("responses", "gpt-6.1-terra")
+        history = [item["type"] for item in provider.requests[-1].json["input"]]
+        assert "reasoning" in history
+        assert history.index("reasoning") < history.index("function_call")
+
+
 async def test_codex_with_a_model_of_anthropic(door: Door) -> None:
     door.write("hello.txt", "The lamp is green.\n")
     door.calls("hello.txt", "exec_command", {"cmd": "cat hello.txt"})
