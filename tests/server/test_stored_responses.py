@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from lamella.core import deltas
 from lamella.core.errors import ProviderRefusedRequest
 from lamella.core.messages import ToolCall
 from lamella.core.packets import decode_packet
-from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, calling, saying
+from lamella.llm.scripted import FACTS, Gate, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.routes.response_writer import ResponseWriter
 from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
@@ -263,3 +264,18 @@ async def test_a_response_that_a_restart_cut_off_has_failed_and_is_followed_to_i
     numbers = [int(number) for number in re.findall(r'"sequence_number":(\d+)', rest)]
     assert numbers == list(range(seen, seen + len(numbers)))
     assert rest.count("event: response.failed") == 1
+
+
+async def test_of_a_turn_of_two_models_the_answer_that_is_gone_on_from_is_the_response(tmp_path: Path) -> None:
+    """The page asks several models at once; a response is one model's."""
+    one = ScriptedModel([[ProviderRefusedRequest("One says no.")]], replace(FACTS, name="one"))
+    two = ScriptedModel([saying("Two", " says yes.")], replace(FACTS, name="two"))
+    settings = read_settings(data=tmp_path)
+    async with served(settings, models=ScriptedModels(one, two)) as (_, client):
+        packets = await client.send(await client.conversation(), "Well?", models=["one", "two"])
+        path = f"/v1/responses/{packets[0]['turn_id'].replace('turn_', 'resp_')}"
+        found = (await client.http.get(path)).json()
+        assert (found["status"], found["model"], found["error"]) == ("completed", "two", None)
+        assert [part["text"] for item in found["output"] for part in item["content"]] == ["Two says yes."]
+        events = (await client.http.get(f"{path}?stream=true")).text
+        assert "One says no" not in events

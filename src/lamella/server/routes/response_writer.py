@@ -49,6 +49,7 @@ class ResponseWriter:
 
     def __init__(self, turn: TurnRecord, fields: JsonObject, after: float = -1) -> None:
         self._after = after
+        self._run = turn.run.index
         self._suffix = turn.id.partition("_")[2]
         self._number = 0
         self._items: dict[int, Item] = {}
@@ -66,7 +67,7 @@ class ResponseWriter:
             "incomplete_details": None,
             "instructions": None,
             "metadata": {},
-            "model": turn.model,
+            "model": turn.run.model,
             "conversation": {"id": turn.conversation_id},
             "output": [],
             "parallel_tool_calls": True,
@@ -89,7 +90,12 @@ class ResponseWriter:
         return written + self._event("response.in_progress", response=self.response)
 
     def take(self, packet: AnyPacket) -> bytes:
-        """The events of a packet; with that of the turn's end the response is whole."""
+        """The events of a packet; with that of the turn's end the response is whole.
+
+        Of a turn that several models answered, only the answer that is continued is a response.
+        """
+        if packet.model_index != self._run and not isinstance(packet, TurnFinished):
+            return b""
         match packet:
             case TextPacket() | ReasoningPacket():
                 return b"".join(self._said(packet))
