@@ -23,7 +23,7 @@ from lamella.server.testing import ServerClient, served
 from lamella.server.testing import client as connected
 from lamella_simulator.provider import Provider
 
-from .clients import PROSE, Client, tool
+from .clients import PATHS, PROSE, Client, tool
 from .conftest import settings_of
 
 pytestmark = pytest.mark.anyio
@@ -362,3 +362,26 @@ async def test_records_are_dropped_if_too_many_wait_and_the_others_are_stored(ap
         recorder.take(Exchange(LOCAL_OWNER, Dialect.CHAT, "a client", "a session", route, body, at))
     assert recorder.dropped == 20
     assert sum(line["requests"] for line in await lines(app, client)) == WAITING
+
+
+@WIRES
+async def test_a_break_after_a_request_that_failed_is_counted(
+    app: App, client: ServerClient, provider: Provider, wire: str
+) -> None:
+    """What failed wrote nothing to the cache: the request before it did."""
+    talking = Client(wire, marks=wire == "messages")
+    for text in ("Hello there", "And the ships?"):
+        await talking.send(client.http, text)
+    provider.fail({"kind": 429, "times": 2})
+    refused = talking.body()
+    refused["input" if wire == "responses" else "messages"].append({"role": "user", "content": "Thank you"})
+    for _ in range(2):
+        assert (await client.http.post(PATHS[wire], json=refused)).status_code == 429
+    described = talking.tools[2].get("function", talking.tools[2])
+    described["description"] += " Now."
+    await talking.send(client.http, "Thank you")
+    [line] = await lines(app, client)
+    assert (line["requests"], line["breaks"]) == (5, 1)
+    newest = await client.get(f"/requests/{line['request_id']}/why")
+    assert (newest["cause"], newest["by"]) == ("tools", "tools"), newest["text"]
+    assert line["lost"] == newest["lost"]

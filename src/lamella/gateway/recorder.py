@@ -193,9 +193,7 @@ class LineRecorder:
         if found.line is None and (line_id := self._loops.summarised(exchange, window)) is not None:
             with suppress(NotFound):  # it was deleted
                 found = Match(Relation.REWRITTEN, await self._store.lines.line(exchange.caller, line_id))
-        before = None
-        if found.line is not None:
-            before = await self._store.requests.request(exchange.caller, found.line.request_id)
+        before, billed = await self._before(exchange, found)
         # Ids and the ledger belong to the event loop; what takes time with a long answer goes to a thread.
         seen = Observation(exchange, window, found, before, changed)
         answer = self._opened(seen)
@@ -205,7 +203,7 @@ class LineRecorder:
         if exchange.storage is LineStorage.HASHES:
             observed = without_text(observed)
         await self._store.lines.add_request(exchange.caller, observed)
-        explained = await self._explain(exchange, observed, before)
+        explained = await self._explain(exchange, observed, billed)
         await self._follow(seen, observed, answer)
         line = observed.line
         if explained.lost and not seen.decisions:
@@ -213,6 +211,15 @@ class LineRecorder:
             line = replace(line, breaks=line.breaks + 1, lost=lost, lost_cost=cost)
         recorded = Recorded(line, observed.request.record, found.relation, explained)
         self.tell(exchange.caller, recorded)
+
+    async def _before(self, exchange: Exchange, found: Match) -> tuple[RequestRecord | None, RequestRecord | None]:
+        """The newest request of the line, and the newest that was billed: what failed wrote nothing to the cache."""
+        if found.line is None:
+            return None, None
+        before = await self._store.requests.request(exchange.caller, found.line.request_id)
+        if before.usage is not None and before.usage.input:
+            return before, before
+        return before, await self._store.requests.billed_request(exchange.caller, found.line.id) or before
 
     def _with_alarm(self, seen: Observation, observed: ObservedRequest, answer: OpenStep) -> ObservedRequest:
         """The same with the alarm of its line, if its client loops; that is logged once in an hour."""

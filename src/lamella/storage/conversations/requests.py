@@ -245,6 +245,14 @@ class RequestRows(Rows):
         return found
 
     @reads
+    def billed_request(self, connection: Connection, caller: Caller, conversation_id: str) -> RequestRecord | None:
+        """The newest request of a conversation that was billed; None if there is none."""
+        which = (requests.c.owner == caller.user_id, requests.c.conversation_id == conversation_id)
+        query = select(requests.c.id).where(*which, requests.c.input_tokens > 0).order_by(requests.c.at.desc()).limit(1)
+        request_id = connection.execute(query).scalar()
+        return None if request_id is None else _find_request(connection, caller, request_id)
+
+    @reads
     def requests(self, connection: Connection, caller: Caller, turn_id: str) -> tuple[RequestRecord, ...]:
         """The requests of a turn, in order."""
         find_turn(connection, caller, turn_id)
