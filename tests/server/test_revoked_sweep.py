@@ -95,3 +95,21 @@ async def test_no_get_gives_a_former_reader_anything(tmp_path: Path) -> None:
             for level in (GrantLevel.RESTRICTED, None):
                 await grant(app, base, level)
                 assert told(await swept(reader, ids)) == {}
+
+
+async def test_no_frontend_gives_a_former_reader_anything(tmp_path: Path) -> None:
+    """The messages of a thread, which an AG-UI client asks for by a run without a new one."""
+    model = ScriptedModel()
+    async with served(settings(tmp_path), models=ScriptedModels(model, second_model())) as (app, client):
+        base = await restricted_base(app, SECRET, title="Heronsgate.md")
+        conversation = await talked(app, client, model, base)
+        run = {"threadId": conversation, "runId": "run", "messages": []}
+        key = await client.set_up("Local user")
+        async with connected(str(client.http.base_url), authorization=f"Bearer {key}") as reader:
+            whole = await reader.call("POST", "/agui", json=run)
+            assert told({"whole": whole.text}), "it may be read before"
+            for level in (GrantLevel.RESTRICTED, None):
+                await grant(app, base, level)
+                answer = await reader.call("POST", "/agui", json=run)
+                assert "MESSAGES_SNAPSHOT" in answer.text
+                assert told({"now": answer.text}) == {}
