@@ -385,3 +385,26 @@ async def test_a_break_after_a_request_that_failed_is_counted(
     newest = await client.get(f"/requests/{line['request_id']}/why")
     assert (newest["cause"], newest["by"]) == ("tools", "tools"), newest["text"]
     assert line["lost"] == newest["lost"]
+
+
+async def test_a_chat_program_whose_side_calls_have_no_session(
+    app: App, client: ServerClient, provider: Provider
+) -> None:
+    """As Open WebUI sends: each answer is followed by a title, tags and follow-ups, which quote the chat in a text."""
+    talking = Client("chat", "Python/3.11 aiohttp/3.14.5")
+    told = ("Generate a concise title summarizing the chat history.", "Generate 1-3 broad tags for the chat history.")
+    asked = (*told, "Predict 3-5 messages this user might naturally send next.")
+    for text in ("Hello there", "And the ships?"):
+        await talking.send(client.http, text)
+        quoted = "\n".join(f"{one['role'].upper()}: {one['content']}" for one in talking.history)
+        for task in asked:
+            said = f"### Task:\n{task}\n### Chat History:\n<chat_history>\n{quoted}\n</chat_history>"
+            body = {"model": talking.model, "stream": False, "messages": [{"role": "user", "content": said}]}
+            headers = {"user-agent": talking.user_agent}
+            assert (await client.http.post(PATHS["chat"], json=body, headers=headers)).status_code == 200
+    found = await lines(app, client)
+    labels = sorted(line["label"] for line in found)
+    assert labels == ["conversation", *["follow-ups"] * 2, *["tags"] * 2, *["title"] * 2]
+    [line] = [one for one in found if one["label"] == "conversation"]
+    assert (line["turns"], line["requests"], line["breaks"]) == (2, 2, 0)
+    assert sum(one["cost"] for one in found) == pytest.approx(provider.cost)
