@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -206,4 +207,100 @@ async def test_the_replacement_is_told_on_the_line_and_can_be_taken_back(
         answer = await client.call("DELETE", f"/lines/{line['id']}/replacements/{one['id']}")
         assert answer.status_code == 200
     await talk(app, client, talking, 3, **MANAGE)
+    assert not is_shortened(bodies(provider)[-1])
+
+
+@WIRES
+async def test_a_request_that_does_not_fit_waits_for_a_summary(
+    app: App, client: ServerClient, provider: Provider, wire: str
+) -> None:
+    provider.script(SUMMARY)
+    talking = Client(wire, model="claude-haiku-4-5" if wire == "messages" else "lamella-demo")
+    talking.history = long_history(wire, 1_100_000)
+    await talking.send(client.http, "And now?", **MANAGE)
+    await settled(app)
+    last = bodies(provider)[-1]
+    assert is_shortened(last)
+    assert "FACT-00 is 0." in json.dumps(last)
+    [line] = await lines(app, client)
+    assert line["compactions"] == 1
+    if wire == "messages":  # the other model has no price
+        assert line["cost"] == pytest.approx(provider.cost)
+    talking.history.append({"role": "user", "content": "And then?"})
+    await client.http.post(PATHS[wire], json=talking.body(), headers=MANAGE)
+    assert encoded(messages(bodies(provider)[-1]))[0] == encoded(messages(last))[0]
+
+
+@WIRES
+async def test_without_a_summary_it_goes_on_as_the_client_sent_it(
+    app: App, client: ServerClient, provider: Provider, wire: str
+) -> None:
+    provider.script({"sum": {"match": "Summarise this conversation now|Above stands part", "text": " "}})
+    talking = Client(wire, model="claude-haiku-4-5" if wire == "messages" else "lamella-demo")
+    talking.history = [*long_history(wire, 1_100_000), ask(wire, "And now?")]
+    answer = await client.http.post(PATHS[wire], json=talking.body(), headers=MANAGE)
+    assert answer.status_code == 400  # the vendor's, for a prompt that is too long
+    assert "Lamella" not in answer.text
+    assert encoded(messages(provider.requests[-1].json)) == encoded(talking.history)
+
+
+def ask(wire: str, text: str) -> Object:
+    return {"role": "user", "content": [{"type": "input_text", "text": text}] if wire == "responses" else text}
+
+
+def long_history(wire: str, size: int) -> list[Object]:
+    """Twenty turns of so many characters in all."""
+    history: list[Object] = []
+    for number in range(20):
+        text = f"FACT-{number:02} is {number * 7919}. {PROSE * (size // 20 // len(PROSE))}"
+        history += [ask(wire, text), {"role": "assistant", "content": "Noted."}]
+    return history
+
+
+@WIRES
+async def test_two_requests_at_once_have_the_same_bytes(
+    app: App, client: ServerClient, provider: Provider, wire: str
+) -> None:
+    provider.script(SUMMARY)
+    talking = Client(wire)
+    await talk(app, client, talking, 16, **MANAGE)
+    talking.history.append(ask(wire, "And now?"))
+    body = talking.body()
+    sent = [client.http.post(PATHS[wire], json=body, headers=MANAGE) for _ in range(4)]
+    answers = await asyncio.gather(*sent)
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert len({one.body for one in provider.requests[-4:]}) == 1
+    assert is_shortened(bodies(provider)[-1])
+
+
+async def test_a_key_can_ask_for_it_and_one_without_texts_is_refused(
+    app: App, client: ServerClient, provider: Provider
+) -> None:
+    provider.script(SUMMARY)
+    headers = {"authorization": f"Bearer {await client.set_up()}"}
+    key = await client.post("/keys", {"name": "editor", "context": "manage"}, headers=headers)
+    client.http.headers["authorization"] = f"Bearer {key['secret']}"
+    talking = Client("chat")
+    await talk(app, client, talking, 16)
+    assert is_shortened(bodies(provider)[-1])
+    await talking.send(client.http, "As it is", **{"x-lamella-context": "off"})
+    assert not is_shortened(bodies(provider)[-1])
+    refused = await client.call("PATCH", f"/keys/{key['id']}", json={"storage": "hashes"})
+    assert refused.status_code == 400
+    await client.call("PATCH", f"/keys/{key['id']}", json={"storage": "hashes", "context": "off"})
+    talking.history.append(ask("chat", "Again"))
+    answer = await client.http.post(PATHS["chat"], json=talking.body(), headers=MANAGE)
+    assert answer.status_code == 400
+    assert "texts are not stored" in answer.json()["error"]["message"]
+
+
+async def test_the_clients_own_compaction_still_works(app: App, client: ServerClient, provider: Provider) -> None:
+    provider.script(SUMMARY)
+    talking = Client("messages")
+    await talk(app, client, talking, 16, **MANAGE)
+    await talking.send(client.http, "Your task is to create a summary of the conversation so far.", **MANAGE)
+    assert is_shortened(bodies(provider)[-1])
+    said = talking.said[-1]
+    talking.history = [{"role": "user", "content": f"This session goes on from a summary: {said}"}]
+    await talking.send(client.http, "Go on", **MANAGE)
     assert not is_shortened(bodies(provider)[-1])

@@ -21,6 +21,8 @@ export const line: Line = {
   lost: 0,
   lost_cost: 0,
   saved: 0,
+  compactions: 0,
+  context_saved: 0,
   alarm: null,
   usage,
   cost: 0.03,

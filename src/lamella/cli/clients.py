@@ -72,6 +72,8 @@ def _line(line: Object) -> str:
     read = percent(usage.get("cache_read", 0), usage.get("input", 0))
     breaks = f", {line['breaks']} breaks (${line['lost_cost']:.4f})" if line["breaks"] else ""
     saved = f", markers saved ${line['saved']:.4f}" if line["saved"] > 0 else ""
+    count, less = line["compactions"], line["context_saved"]
+    saved += f", {count} compaction{'s' if count > 1 else ''} by Lamella saved ${less:.4f}" if count else ""
     alarm = line["alarm"]
     loops = f", looping: {alarm['times']} times the same" if alarm and alarm["active"] else ", looped" if alarm else ""
     title = line["title"] if len(line["title"]) <= TITLE else f"{line['title'][: TITLE - 1]}…"

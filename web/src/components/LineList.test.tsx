@@ -18,6 +18,11 @@ it('says what breaks cost, and what added markers saved, if they saved anything'
   expect(said({ ...line, saved: -0.02 })).not.toContain('Markers saved')
 })
 
+it('says how often Lamella made the history shorter, and what that saved', () => {
+  expect(said({ ...line, compactions: 9, context_saved: 0.36 })).toContain('Compactions here 9 (saved $0.3600)')
+  expect(said(line)).not.toContain('Compactions')
+})
+
 it('says so if nothing was billed', () => {
   expect(said({ ...line, usage: null, cost: 0 })).toContain('Tokens 0 From cache not billed Breaks none Cost $0')
 })

@@ -89,6 +89,9 @@ export function LineFigures({ line }: { line: Line }) {
       </Figure>
       <Figure name="Cost">{dollars(line.cost)}</Figure>
       {line.saved > 0 && <Figure name="Markers saved">{dollars(line.saved)}</Figure>}
+      {line.compactions > 0 && (
+        <Figure name="Compactions here">{`${exact(line.compactions)} (saved ${dollars(line.context_saved)})`}</Figure>
+      )}
     </dl>
   )
 }
