@@ -157,16 +157,24 @@ async def test_two_requests_at_once_on_the_same_history_are_both_answered(
     app: App, agent: Agent, model: ScriptedModel
 ) -> None:
     gate = Gate()
-    model.then(saying("Answer."), [gate, *saying("Slow.")], saying("Quick."))
-    first = await asked(app, agent, [user("One?")])
+    model.then(calling(finding("c1", "HIDDEN RESULT")), saying("Answer."), [gate, *saying("Slow.")])
+    model.then(saying("Quick."), saying("Quicker."))
+    first = await asked(app, agent, [user("One?")], "Be brief.")
     history = [user("One?"), assistant("Answer."), user("Two?")]
-    slow = await begun(app, agent, history)
+    slow = await begun(app, agent, history, "Be brief.")
     await gate.reached.wait()
-    quick = await asked(app, agent, history)
+    quick = await asked(app, agent, history, "Be brief.")
+    after = await asked(app, agent, [*history, assistant("Quick."), user("Three?")], "Be brief.")
     gate.opened.set()
     turn = await ended(app, slow)
     assert (turn.run.answer, quick.run.answer) == ("Slow.", "Quick.")
-    assert turn.conversation_id == first.conversation_id != quick.conversation_id
+    assert turn.conversation_id == first.conversation_id
+    assert first.conversation_id != quick.conversation_id == after.conversation_id
+    assert "HIDDEN RESULT" in texts(model, 3)
+    assert blocks(model, 3) == blocks(model, 2), "the copy has the same window"
+    assert blocks(model, 4)[: len(blocks(model, 3))] == blocks(model, 3)
+    lines = {line.id: line for line in (await app.store.lines.lines(LOCAL_OWNER, ALL)).data}
+    assert lines[quick.conversation_id].usage == quick.usage + after.usage
 
 
 async def test_many_requests_at_once_on_a_new_history_are_all_answered(

@@ -164,6 +164,9 @@ BY_ID: dict[str, Call] = {
         caller, "agent_1", Place("turn_1", "run_turn_1"), [imported_turn()], NOON
     ),
     "name_messages": lambda store, caller: store.threads.name_messages(caller, "thread", "turn_1", ["m1"]),
+    "copy_path": lambda store, caller: store.histories.copy_path(
+        caller, "conv_1", Place("turn_1", "run_turn_1"), "conv_line"
+    ),
     "last_bill": lambda store, caller: store.requests.last_bill(caller, "conv_1", "m-1"),
     "blocks": lambda store, caller: store.requests.blocks(caller, "req_1"),
     "decisions": lambda store, caller: store.conversations.decisions(caller, "conv_1"),
@@ -268,7 +271,14 @@ async def test_what_is_somebody_elses_is_not_found(store: Store, backing: Backin
     with pytest.raises(NotFound) as foreign:
         await BY_ID[verb](store, BOB)
     assert backing.dump() == before
-    if verb in {"begin_turn", "delete_conversation", "return_to_session", "import_turns", "delete_response"}:
+    if verb in {
+        "begin_turn",
+        "delete_conversation",
+        "return_to_session",
+        "import_turns",
+        "copy_path",
+        "delete_response",
+    }:
         await store.turns.finish_turn(ANN, turn_end())
     await BY_ID[verb](store, ANN)
     assert foreign.value.code == "not_found"

@@ -175,22 +175,34 @@ class AgentModels:
 
         Raises as `Sender.send` does, but never because a conversation is busy.
         """
-        known = await self._known(identity.caller, agent, request)
+        caller, start = identity.caller, None
+        known = await self._known(caller, agent, request)
         if known is not None:
             place, end = known
             imported, newest = _split(request.history.after(end))
             start = _Start(agent, place.conversation_id, place.place, imported, newest)
-            await self._let_stop(identity.caller, place.conversation_id)
+            await self._let_stop(caller, place.conversation_id)
             try:
                 return await self._begin(identity, request, start)
-            except (TurnInProgress, HeadMoved):
-                pass  # it answers another request: this one gets a conversation of its own
-        start = await self._new(identity.caller, agent, request)
+            except (TurnInProgress, HeadMoved):  # it answers another request: this one gets a copy
+                start = await self._copied(caller, request, start)
+        start = start or await self._new(caller, agent, request)
         try:
             return await self._begin(identity, request, start)
         except LamellaError:
             await self.chat.delete(identity.caller, start.conversation_id)
             raise
+
+    async def _copied(self, caller: Caller, request: AgentRequest, start: _Start) -> _Start | None:
+        """The same start in a conversation of its own; None if it can't be copied."""
+        if start.place.turn_id is None:
+            return None
+        there = await self._conversation(caller, start.agent, request, request.history.after(0)[0].text)
+        place = await self.store.histories.copy_path(caller, start.conversation_id, start.place, there)
+        if place is None:
+            await self.chat.delete(caller, there)
+            return None
+        return replace(start, conversation_id=there, place=place)
 
     async def _let_stop(self, caller: Caller, conversation_id: str) -> None:
         """Wait for a turn that stops: its client left, and sends its request again."""

@@ -12,6 +12,7 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.messages import Step, TurnStatus
 from lamella.core.records import AnswerPlace, Caller, Conversation, ImportedTurn, Place
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
+from lamella.storage.conversations.copies import copied_path
 from lamella.storage.conversations.decisions import Moment, decide
 from lamella.storage.conversations.messages import run_row, step_row, turn_row, user_message_row
 from lamella.storage.conversations.paths import find_turn
@@ -69,6 +70,14 @@ class HistoryRows(Rows):
         find_agent(connection, caller, agent_id)
         find_conversation(connection, caller, conversation_id)
         _keep(connection, caller, agent_id, key, conversation_id, place, at)
+
+    @writes
+    def copy_path(
+        self, connection: Connection, caller: Caller, conversation_id: str, place: Place, into: str
+    ) -> Place | None:
+        """Copy the turns up to a place into an empty conversation: see `copied_path`."""
+        source, target = (find_conversation(connection, caller, id) for id in (conversation_id, into))
+        return copied_path(connection, caller, self._ids, source, place, target)
 
     @writes
     def import_turns(
