@@ -484,6 +484,11 @@ def test_a_limit_below_the_least_of_responses_is_raised() -> None:
     assert "max_tokens: 16 is the least" in made.notes
 
 
+def test_a_probe_for_one_token_asks_for_the_least_thinking() -> None:
+    body = {"max_tokens": 1, "messages": [], "thinking": {"type": "adaptive"}}
+    assert sent(across(MESSAGES, CHAT, body))["reasoning_effort"] == "low"
+
+
 def test_a_second_tool_of_one_name_is_for_the_upstream_to_refuse() -> None:
     tool = {"type": "function", "function": {"name": "Read", "parameters": SCHEMA}}
     assert [one["name"] for one in chat_to_messages(tools=[tool, tool])["tools"]] == ["Read", "Read"]
