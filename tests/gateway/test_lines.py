@@ -240,6 +240,42 @@ async def test_an_edited_message_stays_on_its_line_and_is_named(app: App, client
     assert "Message 3 (user)" in why["text"]
 
 
+@WIRES
+async def test_a_search_finds_what_clients_said_and_got_also_in_a_turn_that_goes_on(
+    app: App, client: ServerClient, wire: str
+) -> None:
+    talking = Client(wire)
+    await talking.send(client.http, "Where is the quixotic lighthouse?")
+    [line] = await lines(app, client)
+    for query in ({"q": "quixotic"}, {"q": "quixotic", "conversation_id": line["id"]}):
+        hits = (await client.api.get("/sessions/search", **query))["data"]
+        assert {hit["conversation_id"] for hit in hits} == {line["id"]}
+    if wire == "messages":
+        call = {"type": "tool_use", "id": "toolu_1", "name": "Weather", "input": {}}
+        talking.history[-1]["content"].append(call)
+        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "A zephyr from the west"}
+        talking.history.append({"role": "user", "content": [result]})
+        await talking.send(client.http)
+        await lines(app, client)
+        assert (await client.get("/sessions/search?q=quixotic"))["data"] != []
+    assert (await client.call("DELETE", f"/conversations/{line['id']}")).status_code == 204
+    assert (await client.get("/sessions/search?q=quixotic"))["data"] == []
+
+
+async def test_an_effort_and_tools_that_change_together_are_both_named(app: App, client: ServerClient) -> None:
+    talking = Client("messages", marks=True, fields={"output_config": {"effort": "low"}})
+    for text in ("Hello there", "And the ships?"):
+        await talking.send(client.http, text)
+    talking.fields = {"output_config": {"effort": "high"}}
+    talking.tools[1]["description"] += " Now."
+    await talking.send(client.http, "Thank you")
+    [line] = await lines(app, client)
+    why = await client.get(f"/requests/{line['request_id']}/why")
+    assert why["cause"] == "effort"
+    assert "the thinking effort was changed from low to high" in why["text"]
+    assert "a tool is described differently, as the client gave them (tool Ships, block 1, byte " in why["text"]
+
+
 async def test_a_line_goes_on_after_a_restart(provider: Provider, tmp_path: Path) -> None:
     settings, talking = settings_of(provider.url, provider.openai_url, tmp_path), Client("messages", marks=True)
     for text in ("Hello there", "And the ships?"):
@@ -361,6 +397,7 @@ async def test_records_are_dropped_if_too_many_wait_and_the_others_are_stored(ap
         at = app.gateway.clock.now()
         recorder.take(Exchange(LOCAL_OWNER, Dialect.CHAT, "a client", "a session", route, body, at))
     assert recorder.dropped == 20
+    assert (await client.get("/status"))["dropped_records"] == 20
     assert sum(line["requests"] for line in await lines(app, client)) == WAITING
 
 

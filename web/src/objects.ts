@@ -1831,7 +1831,10 @@ export interface StartedDocument {
   reason: string | null
 }
 
-/** The server's version, the model that answers, and how long records are kept. */
+/**
+ * The server's version, the model that answers, and how long records are kept. `dropped_records`: requests of
+ * clients that were answered and not recorded since the start, because too many waited for their records.
+ */
 export interface Status {
   version: string
   model: string
@@ -1841,6 +1844,7 @@ export interface Status {
   data_dir: string
   max_upload_bytes: number
   retention: Retention
+  dropped_records: number
 }
 
 /** Why an inference ended. */

@@ -377,6 +377,7 @@ def _wired(
     recall = Recall(store, store.recall, embedder, store.jobs, clock)
     uploads = FileStore(settings.data / "files")
     knowledge = knowledge_of(settings, store, uploads, embedder, served, clock, ids)
+    gateway.recorder.index = recall.follow
     core = _core(own, store, served, ledger, recall, knowledge, clock, ids)
     registry, once, wake = core.services.registry, IdempotentCreation(store, clock), knowledge.ingestion.wake
     shipped = static_text(STATIC_SECTIONS)

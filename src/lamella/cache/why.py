@@ -295,7 +295,9 @@ def _cause(evidence: Evidence, read: int, edited: _Found | None) -> _Found:
     if before.model != request.model:
         changed = f"from {before.model} to {request.model}"
         return _Found(Cause.MODEL, f"the model was changed {changed}, which has another cache", by=Origin.SETTING)
-    return _ended(evidence, before) or _beside(before, request) or _changed(evidence, before, read, edited)
+    return (
+        _ended(evidence, before) or _beside(before, request, evidence.data) or _changed(evidence, before, read, edited)
+    )
 
 
 def _ended(evidence: Evidence, before: RequestRecord) -> _Found | None:
@@ -317,13 +319,23 @@ def _ended(evidence: Evidence, before: RequestRecord) -> _Found | None:
     return None
 
 
-def _beside(before: RequestRecord, request: RequestRecord) -> _Found | None:
+def _beside(before: RequestRecord, request: RequestRecord, data: Mapping[str, bytes]) -> _Found | None:
     """The settings outside of the window that are part of the cache key and changed."""
     if before.thinking_effort != request.thinking_effort:
         words = f"from {before.thinking_effort} to {request.thinking_effort}"
         said = f"the thinking effort was changed {words}, which is part of the cache's key"
+        more = _tools_beside(before, request, data)
+        said = f"{said}, and {more}" if more else said
         return _Found(Cause.EFFORT, said, by=Origin.SETTING)
     return None
+
+
+def _tools_beside(before: RequestRecord, request: RequestRecord, data: Mapping[str, bytes]) -> str:
+    """What happened to the tools at the same time, with its place; "" for nothing."""
+    found = difference(before, request, data)
+    if found is None or found.segment.kind != "tools":
+        return ""
+    return f"{undecided(found)[1]} ({', '.join(places(found))})"
 
 
 def _changed(evidence: Evidence, before: RequestRecord, read: int, edited: _Found | None) -> _Found:

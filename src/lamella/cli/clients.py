@@ -18,6 +18,8 @@ from lamella.core.json import decode_object
 from lamella.core.tokens import percent, short
 from lamella.settings import Settings, read_settings
 
+NOT_RECORDED = "{} requests were answered and not recorded since the server started: too many waited."
+
 TITLE = 40
 """Characters of a line's title in the list."""
 
@@ -28,7 +30,8 @@ async def clients_command(
 ) -> Answer:
     """List the conversations of clients, the newest first: turns, share read from the cache, breaks, cost."""
     found = await api.get("/lines", limit=limit)
-    return found, list(_listed(found["data"]))
+    dropped = (await api.get("/status"))["dropped_records"]
+    return found, [*_listed(found["data"]), *([NOT_RECORDED.format(dropped)] if dropped else [])]
 
 
 @cli.command("tail")

@@ -7,7 +7,7 @@ exchange is dropped, never the exchange, and counted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -85,6 +85,8 @@ class LineRecorder:
         self._loops = LoopWatch()
         self.issued = IssuedResponses(store)
         """Which upstream keeps a response."""
+        self.index: Callable[[Caller, str], Awaitable[None]] | None = None
+        """Called after a request was stored on a line, so that a search finds its texts."""
         self.dropped = 0
         """Exchanges without a record, because too many waited."""
 
@@ -203,6 +205,8 @@ class LineRecorder:
         if exchange.storage is LineStorage.HASHES:
             observed = without_text(observed)
         await self._store.lines.add_request(exchange.caller, observed)
+        if self.index is not None and exchange.storage is LineStorage.FULL:
+            await self.index(exchange.caller, observed.line.id)
         explained = await self._explain(exchange, observed, billed)
         await self._follow(seen, observed, answer)
         line = observed.line

@@ -71,7 +71,9 @@ class RetentionObject(Object, kw_only=True):
 
 
 class StatusObject(Object, kw_only=True):
-    """The server's version, the model that answers, and how long records are kept."""
+    """The server's version, the model that answers, and how long records are kept. `dropped_records`: requests of
+    clients that were answered and not recorded since the start, because too many waited for their records.
+    """
 
     version: str
     model: str
@@ -81,6 +83,7 @@ class StatusObject(Object, kw_only=True):
     data_dir: str
     max_upload_bytes: int
     retention: RetentionObject
+    dropped_records: int
 
 
 class ModelObject(Object, kw_only=True):
@@ -259,6 +262,7 @@ async def status(app: TheApp) -> StatusObject:
         retention=RetentionObject(
             packets_days=app.settings.keep_packets_days, requests_days=app.settings.keep_requests_days
         ),
+        dropped_records=app.gateway.recorder.dropped,
     )
 
 

@@ -32,8 +32,20 @@ from lamella.storage.conversations.messages import run_row, step_row, turn_row, 
 from lamella.storage.conversations.requests import insert_request
 from lamella.storage.conversations.turns import title_of
 from lamella.storage.database import Rows, insert_missing, reads, writes
+from lamella.storage.recall.sources import touch_recall
 from lamella.storage.rows import Row, find_row, owned_by, page_rows, record, usage_of, usage_row, values
-from lamella.storage.tables import conversations, lines, messages, replacements, requests, runs, sessions, turns
+from lamella.storage.tables import (
+    conversations,
+    lines,
+    messages,
+    recall_entries,
+    recall_turns,
+    replacements,
+    requests,
+    runs,
+    sessions,
+    turns,
+)
 
 LOOKED_AT = 30
 """So many of the newest lines are compared message by message, if none ends as the request begins."""
@@ -92,8 +104,10 @@ class LineRows(Rows):
         session_id = find_conversation(connection, caller, line.id).session_id
         if observed.begins is not None:
             _begin_turn(connection, caller, observed, session_id)
-        elif observed.results:
-            _add_results(connection, caller, observed)
+        else:
+            _forget_passages(connection, caller, line.turn_id)
+            if observed.results:
+                _add_results(connection, caller, observed)
         insert_request(connection, self._ids, caller, observed.request)
         if observed.step is not None:
             _add_step(connection, caller, observed, observed.step, session_id)
@@ -252,6 +266,17 @@ def _begin_turn(connection: Connection, caller: Caller, observed: ObservedReques
         .where(*owned_by(conversations, caller, line.id))
         .values(head=turn.id, head_run_id=run.id, updated_at=observed.finished_at)
     )
+
+
+def _forget_passages(connection: Connection, caller: Caller, turn_id: str) -> None:
+    """Let a turn that goes on be indexed anew."""
+    indexed = (recall_turns.c.turn_id == turn_id, recall_turns.c.owner == caller.user_id)
+    if not connection.execute(delete(recall_turns).where(*indexed)).rowcount:
+        return
+    its = select(messages.c.id).where(messages.c.turn_id == turn_id, messages.c.owner == caller.user_id)
+    gone = delete(recall_entries).where(recall_entries.c.owner == caller.user_id, recall_entries.c.source_id.in_(its))
+    connection.execute(gone)
+    touch_recall(connection, caller)
 
 
 def _add_results(connection: Connection, caller: Caller, observed: ObservedRequest) -> None:
