@@ -119,6 +119,7 @@ async def test_between_two_compactions_every_request_begins_as_the_one_before(
 ) -> None:
     provider.script(SUMMARY)
     await talk(app, client, Client(wire), 24, **MANAGE)
+    assert app.gateway.managed.remembered == 0
     changes = 0
     for before, now in pairwise(bodies(provider)):
         known, shown = encoded(messages(before)), encoded(messages(now))

@@ -53,7 +53,7 @@ LEAST_BYTES = 2.5
 HUGE_BYTES = 250_000
 """A body from which on tokens are only estimated before it is sent."""
 
-REMEMBERED = 500
+REMEMBERED = 100
 """Requests that are remembered until they are recorded."""
 
 AGAIN = 1.25
@@ -196,13 +196,19 @@ class ManagedContext:
         self._factors[exchange.route.account, exchange.route.model] = factor
         usage = answer.usage
         is_whole = exchange.status == 200 and answer.stop_reason is StopReason.END_TURN and not answer.call_ids
+        is_compacting = False
         if is_whole and usage.input and not usage.input_estimated and line.label == CONVERSATION:
-            await self._look(exchange, line, answer, factor)
-        if line.id not in self._making:
+            is_compacting = await self._look(exchange, line, answer, factor)
+        if not is_compacting:
             self._forget(exchange)
 
-    async def _look(self, exchange: Exchange, line: Line, answer: OpenStep, factor: float) -> None:
-        """Prune now, and compact in the background, if either is due."""
+    @property
+    def remembered(self) -> int:
+        """How many requests are remembered: those that wait for their record, or for a summary of their messages."""
+        return len(self._open)
+
+    async def _look(self, exchange: Exchange, line: Line, answer: OpenStep, factor: float) -> bool:
+        """Prune now, and compact in the background, if either is due. Returns whether a compaction has begun."""
         managed = exchange.managed
         assert managed is not None
         said = text_of_answer(answer)
@@ -218,12 +224,14 @@ class ManagedContext:
             change = change_of(managed.history, (*managed.found, pruned), window.facts)
             window = replace(window, change=change, input=due.size.input)
         if due.compaction is None or line.id in self._making:
-            return
+            return False
         plan = await asyncio.to_thread(compaction_plan, window, self._trigger.keep_recent, said)
         if plan is None or self._trigger.vain(plan.gain, window.budget) is not None:
-            return
-        if window.input > self._failed.get(line.id, 0):
-            self._start(line.id, self._compact(exchange, plan, line))
+            return False
+        if window.input <= self._failed.get(line.id, 0):
+            return False
+        self._start(line.id, self._compact(exchange, plan, line))
+        return True
 
     async def _compact(self, exchange: Exchange, plan: CompactionPlan, line: Line | None) -> None:
         """Make a summary and store it. Its requests are recorded on the line, or with the request that waits for it."""
