@@ -129,13 +129,25 @@ async def test_an_answer_that_is_none_does_no_harm(stage: Playback) -> None:
 
 
 async def test_an_odd_text_reaches_the_provider_as_it_was_written(stage: Playback) -> None:
-    odd = "Grüße 🦎 \x00\u2028 漢字 ﷽ \\ud800 </script> {{x}}"
+    odd = "Grüße 🦎 \u2028 漢字 ﷽ \\ud800 </script> {{x}}"
+    answer = f"{odd} \x00"
     conversation = await stage.client.conversation()
-    packets = await stage.turn(conversation, odd, {"text": odd})
-    assert text_of(packets) == odd
+    packets = await stage.turn(conversation, odd, {"text": answer})
+    assert text_of(packets) == answer
     turn = await stage.client.get(f"/turns/{packets[0]['turn_id']}")
-    assert (turn["text"], turn["answer"]) == (odd, odd)
+    assert (turn["text"], turn["answer"]) == (odd, answer)
     assert (await stage.seen())[-1]["body"]["messages"][0]["content"][-1]["text"].startswith(odd)
+
+
+@pytest.mark.parametrize(
+    "sent", [{"text": "NUL \x00"}, {"text": "Hi", "dynamic_context": ["\x00"]}, {"text": "/title \x00"}]
+)
+async def test_a_text_with_nul_is_refused_before_anything_is_stored(stage: Playback, sent: Json) -> None:
+    conversation = await stage.client.conversation()
+    answer = await stage.client.http.post(f"/api/v1/conversations/{conversation}/turns", json=sent)
+    assert answer.status_code == 400
+    assert "NUL (U+0000)" in answer.json()["error"]["message"]
+    assert (await stage.client.get(f"/conversations/{conversation}/turns"))["data"] == []
 
 
 async def test_thinking_is_shown_apart_from_the_answer_and_sent_back(provider: str, tmp_path: Path) -> None:

@@ -88,6 +88,18 @@ async def test_three_turns_are_one_line_with_three_turns(
     assert (await client.get("/conversations"))["data"] == [], "they are not among the conversations of this server"
 
 
+@WIRES
+async def test_a_text_with_nul_is_forwarded_and_recorded(
+    app: App, client: ServerClient, provider: Provider, wire: str
+) -> None:
+    await Client(wire).send(client.http, "One\0 two")
+    [line] = await lines(app, client)
+    assert line["title"] == "One two"
+    [turn] = (await client.get(f"/conversations/{line['id']}/turns"))["data"]
+    assert turn["text"] == "One\0 two"
+    assert b"One\\u0000 two" in provider.requests[-1].body
+
+
 async def test_markers_are_added_for_a_client_that_sets_none_and_what_they_save_is_told(
     app: App, client: ServerClient, provider: Provider
 ) -> None:

@@ -74,7 +74,7 @@ def _hear(answer: SideAnswer, delta: deltas.Delta) -> None:
         case deltas.Opened(provider_request_id, _):
             answer.provider_request_id = provider_request_id
         case deltas.TextDelta(_, text):
-            answer.text_parts.append(text)
+            answer.text_parts.append(text.replace("\0", "\ufffd"))  # no database can hold NUL
         case deltas.ToolCallOpened():
             answer.called_tools = True
         case deltas.UsageReported(usage):

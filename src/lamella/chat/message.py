@@ -236,11 +236,11 @@ def checked(message: Message) -> str:
     """The message's text; raises `InvalidRequest` for a message that can't be sent."""
     if not message.text.strip() and not message.continues:
         raise InvalidRequest("The message is empty.", hint="Write something; files go with a message.", param="text")
-    _must_be_unicode(message.text, "message", "text")
+    _must_be_text(message.text, "message", "text")
     for block in message.context:
-        _must_be_unicode(block.text, "dynamic context", "dynamic_context")
+        _must_be_text(block.text, "dynamic context", "dynamic_context")
     for result in message.results:
-        _must_be_unicode(result.content, "result", "results")
+        _must_be_text(result.content, "result", "results")
     if message.continues and message.file_ids:
         raise InvalidRequest("Results come without files.", hint="Send the files with a text.", param="file_ids")
     if len(message.models) > 1 and (message.tools or message.results):
@@ -256,13 +256,17 @@ def checked(message: Message) -> str:
     return message.text
 
 
-def _must_be_unicode(text: str, what: str, param: str) -> None:
+def _must_be_text(text: str, what: str, param: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
         raise InvalidRequest(
             f"The {what} holds half of a surrogate pair, which is no text.", hint="Send valid Unicode.", param=param
         ) from None
+    if "\0" in text:
+        raise InvalidRequest(
+            f"The {what} holds NUL (U+0000), which is no character to store.", hint="Leave it out.", param=param
+        )
 
 
 def local(now: datetime, timezone: str) -> datetime:

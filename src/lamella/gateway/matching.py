@@ -145,9 +145,9 @@ def session_of(headers: Mapping[str, str], body: Mapping[str, Json]) -> str | No
         except ValueError:
             told = None
         if isinstance(told, Mapping) and isinstance(told.get("session_id"), str):
-            return str(told["session_id"])[:_LONGEST]
+            return str(told["session_id"]).replace("\0", "")[:_LONGEST] or None
     key = body.get("prompt_cache_key")
-    return key[:_LONGEST] if isinstance(key, str) and key else None
+    return key.replace("\0", "")[:_LONGEST] or None if isinstance(key, str) else None
 
 
 _TAG = re.compile(r"\s*<([\w:.-]+)[^>]*>")

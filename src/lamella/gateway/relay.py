@@ -337,6 +337,8 @@ def _model_of(fields: Mapping[str, Json]) -> str:
     model = fields.get("model")
     if not isinstance(model, str) or not model:
         raise InvalidRequest("The request names no model.", hint="Send “model”.", param="model")
+    if "\0" in model:
+        raise InvalidRequest("The name of the model holds NUL (U+0000).", hint="Send its name.", param="model")
     return model
 
 

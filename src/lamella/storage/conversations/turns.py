@@ -66,7 +66,8 @@ _TITLE_LENGTH = 60
 
 def title_of(text: str) -> str:
     """A title for a conversation that begins with `text`: its first line, cut between words."""
-    line = next((" ".join(line.split()) for line in text.splitlines() if line.strip()), "")
+    written = text.replace("\0", "")
+    line = next((" ".join(line.split()) for line in written.splitlines() if line.strip()), "")
     if len(line) <= _TITLE_LENGTH:
         return line
     head = line[: _TITLE_LENGTH - 1]
