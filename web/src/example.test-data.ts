@@ -24,8 +24,6 @@ export const line: Line = {
   compactions: 0,
   context_saved: 0,
   alarm: null,
-  compactions: 0,
-  context_saved: 0,
   usage,
   cost: 0.03,
   request_id: 'req_1',
