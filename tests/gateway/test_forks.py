@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+import lamella.cli.replay  # noqa: F401 (it registers the command)
 from lamella.app.app import App
+from lamella.cli.main import cli
+from lamella.core.errors import InvalidRequest
+from lamella.core.json import encode
 from lamella.server.testing import ServerClient
+from lamella_lab.export.export import WRITTEN_BY_A_CLIENT
+from lamella_lab.replay.environment import ReplayEnvironment
+from lamella_lab.replay.options import ReplayOptions
+from lamella_lab.replay.run import replay
+from lamella_lab.trace.reader import read_trace
 from lamella_simulator.provider import Provider
 
 from .clients import Client, tool
@@ -117,3 +128,22 @@ async def test_what_can_not_be_taken_says_why(app: App, client: ServerClient) ->
     refused = await client.call("POST", f"/lines/{line['id']}/fork", json={})
     assert refused.status_code == 400
     assert "Only digests of this request are stored" in refused.json()["error"]["message"]
+
+
+async def test_the_export_of_a_line_is_replayed_under_a_layout_and_says_what_is_not_carried(
+    app: App, client: ServerClient, tmp_path: Path
+) -> None:
+    talking = Client("chat")
+    for text in ("Hello there", "And the ships?"):
+        await talking.send(client.http, text)
+    [line] = await lines(app, client)
+    trace = await client.get(f"/conversations/{line['id']}/export")
+    assert WRITTEN_BY_A_CLIENT in trace["exported"]["not_carried"]
+    file = tmp_path / "line.json"
+    file.write_bytes(encode(trace))
+    refused = CliRunner().invoke(cli, ["replay", str(file)]).exception
+    assert isinstance(refused, InvalidRequest)
+    assert refused.message.startswith("A client wrote these requests")
+    report = await replay(read_trace(file), ReplayOptions("lamella", "planner", settings={}), ReplayEnvironment())
+    assert [request.record.layout for request in report.requests] == ["lamella", "lamella"]
+    assert report.cost > 0

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from lamella.cache.difference import CLIENT
 from lamella.cli.logs import configure_logs
 from lamella.cli.main import cli
 from lamella.core.errors import ConfigurationError, InvalidRequest
@@ -49,6 +50,12 @@ def replay_command(
     configure_logs()
     options = ReplayOptions(layout, markers, model, provider, _settings(set or []), models)
     trace_read = read_trace(trace)
+    if trace_read.head.layout == CLIENT and layout is None:
+        raise InvalidRequest(
+            "A client wrote these requests, so no layout makes their bytes again.",
+            hint="`--layout lamella --markers planner` gives the cost of the same messages here.",
+            param="--layout",
+        )
     report, others = asyncio.run(_replayed(trace_read, options, layouts=layouts))
     if report.unused:
         typer.echo(f"Not used by this version: {', '.join(report.unused)}", err=True)

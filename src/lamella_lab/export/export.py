@@ -12,6 +12,7 @@ from datetime import datetime
 from lamella import __version__
 from lamella.app.app import App
 from lamella.app.providers import Models
+from lamella.cache.difference import CLIENT
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
 from lamella.core.clock import Clock
@@ -46,6 +47,8 @@ from lamella_lab.trace.settings import carried_settings
 
 ANSWERED_SO = frozenset({"temperature", "top_p", "parallel_tool_calls", "response_format", "text"})
 """Fields of a request's head that a caller's choices alone bring there."""
+
+WRITTEN_BY_A_CLIENT = "the bytes of the requests, which a client wrote: a replay of the messages takes a layout"
 
 
 def answered_so(record: RequestRecord) -> bool:
@@ -271,7 +274,8 @@ class Exporter:
             missing.add("how a request wanted its answer (temperature, a schema, a tool choice), which its bytes show")
         used = {record.layout for of_turn in data.requests.values() for record in of_turn}
         for name in sorted(used - set(LAYOUTS)):
-            missing.add(f"the layout {missing.named(name)}, which is this deployment's own")
+            own = f"the layout {missing.named(name)}, which is this deployment's own"
+            missing.add(WRITTEN_BY_A_CLIENT if name == CLIENT else own)
         known = set(self._facts(data))
         asked = {record.model for of_turn in data.requests.values() for record in of_turn}
         for name in sorted(asked - known):
