@@ -150,6 +150,8 @@ EVERY_ROUTE: list[tuple[str, str, Any]] = [
     ("GET", "/requests/{request}/raw", None),
     ("GET", "/lines/{line}", None),
     ("POST", "/lines/{line}/fork", {}),
+    ("GET", "/lines/{line}/replacements", None),
+    ("DELETE", "/lines/{line}/replacements/{replacement}", None),
     ("GET", "/files/{file}", None),
     ("GET", "/files/{file}/content", None),
     ("GET", "/files/{file}/text", None),

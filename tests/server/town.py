@@ -7,7 +7,7 @@ from lamella.app.app import App
 from lamella.core import deltas
 from lamella.core.access import Identity, Role
 from lamella.core.json import encode
-from lamella.core.records import Caller, FoundDocument, PageQuery
+from lamella.core.records import Caller, FoundDocument, PageQuery, Replacement, ReplacementKind
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.exchange import Exchange, Route
 from lamella.llm.model_table import facts
@@ -32,6 +32,22 @@ async def line_of(app: App, owner: Caller) -> str:
     await app.gateway.recorder.drain()
     [line] = (await app.store.lines.lines(owner, PageQuery())).data
     return line.id
+
+
+async def replacement_of(app: App, owner: Caller, line_id: str) -> str:
+    """The id of a summary that stands in the place of a line's messages."""
+    made = Replacement(
+        id=app.ids.new("replacement"),
+        dialect=Dialect.CHAT,
+        key="key of Ann's messages",
+        kind=ReplacementKind.SUMMARY,
+        made_at=app.clock.now(),
+        why="Ann asked for it",
+        texts=("The secret is 42.",),
+        summary="The secret is 42.",
+        conversation_id=line_id,
+    )
+    return (await app.store.lines.add_replacement(owner, made)).id
 
 
 async def furnished(app: App, ann: ServerClient, owner: Caller) -> dict[str, str]:
@@ -60,6 +76,7 @@ async def furnished(app: App, ann: ServerClient, owner: Caller) -> dict[str, str
     base = await ann.post("/knowledge-bases", {"name": "Ann's secret base"})
     upload = {"file": ("secret.md", b"The secret is 42.")}
     document = (await ann.call("POST", f"/knowledge-bases/{base['id']}/documents", files=upload)).json()
+    line = await line_of(app, owner)
     return {
         "doc": document["id"],
         "key": key.key.id,
@@ -79,6 +96,7 @@ async def furnished(app: App, ann: ServerClient, owner: Caller) -> dict[str, str
         "request": request["request_id"],
         "agent": agent["id"],
         "project": project["id"],
-        "line": await line_of(app, owner),
+        "line": line,
+        "replacement": await replacement_of(app, owner, line),
         "session": (await ann.get(f"/conversations/{conversation}/sessions"))["data"][0]["id"],
     }

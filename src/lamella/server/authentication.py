@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lamella.app.accounts import LOCAL_IDENTITY, MARK, Accounts
 from lamella.core.access import Identity
 from lamella.core.access import Scope as KeyScope
-from lamella.core.errors import AuthenticationFailed, LamellaError, PermissionDenied
+from lamella.core.errors import AuthenticationFailed, LamellaError, NotFound, PermissionDenied
 from lamella.server.failures import error_answer
 
 COOKIE = "lamella_login"
@@ -125,6 +125,8 @@ class AuthenticationMiddleware:
                 identify: Identify = scope["state"]["identify"]
                 identity = await identify(Request(scope))
                 check_scope(identity, needed(scope["method"], scope["path"]))
+                if "\0" in scope["path"]:
+                    raise NotFound("There is nothing at this address: it holds NUL.")
             except LamellaError as error:
                 await error_answer(error, scope)(scope, receive, send)
                 return
