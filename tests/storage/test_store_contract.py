@@ -167,6 +167,7 @@ BY_ID: dict[str, Call] = {
     "copy_path": lambda store, caller: store.histories.copy_path(
         caller, "conv_1", Place("turn_1", "run_turn_1"), "conv_line"
     ),
+    "billed_request": lambda store, caller: store.requests.billed_request(caller, "conv_1"),
     "last_bill": lambda store, caller: store.requests.last_bill(caller, "conv_1", "m-1"),
     "blocks": lambda store, caller: store.requests.blocks(caller, "req_1"),
     "decisions": lambda store, caller: store.conversations.decisions(caller, "conv_1"),

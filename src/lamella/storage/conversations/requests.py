@@ -247,6 +247,7 @@ class RequestRows(Rows):
     @reads
     def billed_request(self, connection: Connection, caller: Caller, conversation_id: str) -> RequestRecord | None:
         """The newest request of a conversation that was billed; None if there is none."""
+        find_conversation(connection, caller, conversation_id)
         which = (requests.c.owner == caller.user_id, requests.c.conversation_id == conversation_id)
         query = select(requests.c.id).where(*which, requests.c.input_tokens > 0).order_by(requests.c.at.desc()).limit(1)
         request_id = connection.execute(query).scalar()
