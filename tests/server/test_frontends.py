@@ -479,6 +479,8 @@ RUN: Object = {"threadId": "t", "runId": "r", "messages": [A]}
         ("/ui/chat", {"id": "t", "messages": [U], "thinking_effort": "much"}, "thinking_effort"),
         ("/ui/chat", {"id": "t", "messages": [ui_file("https://x.example/a.txt")]}, "messages.0.parts.1.url"),
         ("/ui/chat", {"id": "t", "messages": [ui_file("data:text/plain;base64,!")]}, "messages.0.parts.1.url"),
+        ("/ui/chat", {"id": "t", "messages": [ui_file("data:text/plain;base64,ü")]}, "messages.0.parts.1.url"),
+        ("/agui", RUN | {"messages": [A | {"content": [{"type": "text"}]}]}, "messages.0.content.0"),
         ("/ui/chat", {"id": "t", "messages": [U], "tools": {"no name": {}}}, "tools.no name.name"),
         ("/agui", RUN | {"tools": [{"name": "no name", "description": ""}]}, "tools.0.name"),
         ("/ui/chat", {"id": "t", "messages": [ui_file(PLAIN, filename="\ud800")]}, "messages.0.parts"),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import mimetypes
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -139,7 +138,7 @@ def decoded(data: str, where: str) -> bytes:
     """The bytes of a base64 text. Raises `InvalidRequest`."""
     try:
         return base64.b64decode(data, validate=True)
-    except binascii.Error:
+    except ValueError:  # also for letters that are not ASCII, which `binascii.Error` does not tell of
         raise InvalidRequest("The file is not valid base64.", hint="Send its bytes again.", param=where) from None
 
 

@@ -42,6 +42,8 @@ def run_of(turn: TurnRecord, run: RunRecord, gathered: ConversationData, sent: S
     tools = gathered.around(turn.started_at).tools
     digests = _Digests(condensed, {tool.name for tool in tools if tool.when_old == "digest"}, sent)
     ended = run.finished_at or turn.finished_at or turn.started_at
+    if not records:
+        return TraceRun([_told(step, digests) for step in run.steps])
     moments = [*(record.at for record in records[1:]), ended]
     until = dict(zip((record.id for record in records), moments, strict=True))
     steps = []
@@ -58,6 +60,11 @@ def run_of(turn: TurnRecord, run: RunRecord, gathered: ConversationData, sent: S
             made.stop_reason = stored.stop_reason.value
         steps.append(made)
     return TraceRun(steps)
+
+
+def _told(step: Step, digests: _Digests) -> TraceStep:
+    """A step that no request was made for: a client sent it with its history."""
+    return TraceStep(parts=list(_parts(step, digests)), stop_reason=step.stop_reason.value)
 
 
 def _by_step(records: Sequence[RequestRecord]) -> list[list[RequestRecord]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from lamella.core.messages import Attachment
+from lamella.core.messages import Attachment, TurnStatus
 from lamella.core.records import (
     Caller,
     Conversation,
@@ -89,6 +89,10 @@ class ConversationData:
         """The requests that a run of a turn made for its answer, in order."""
         mine = turn.runs[run].id
         return [one for one in self.requests[turn.id] if one.purpose == "chat" and one.run_id == mine]
+
+    def is_told(self, turn: TurnRecord) -> bool:
+        """Whether a turn was answered elsewhere: a client sent it, or it was copied from another conversation."""
+        return turn.status is TurnStatus.FINISHED and not any(self.chat(turn, run.index) for run in turn.runs)
 
 
 async def gathered(store: Store, caller: Caller, conversation_id: str) -> ConversationData:

@@ -197,7 +197,8 @@ def _said(content: Any) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
-    return "\n\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and part.get("type") == "text")
+    texts = [part for part in parts if isinstance(part, dict) and part.get("type") == "text"]
+    return "\n\n".join(str(part.get("text") or "") for part in texts)
 
 
 def _content(message: AgentMessage, where: str) -> Content:
