@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,8 +15,11 @@ import openai
 import pytest
 
 import lamella
-from lamella.core.errors import ConfigurationError, InvalidRequest
+from lamella.core.errors import AuthenticationFailed, ConfigurationError, InvalidRequest, LamellaError
 from lamella.gateway.wrap import _open as OPEN
+from lamella.gateway.wrap import _servers as SERVERS
+from lamella.server.testing import ServerClient
+from lamella.server.testing import client as connected
 from lamella_simulator.provider import Provider
 
 from .clients import SYSTEM, tool
@@ -100,3 +105,119 @@ def test_a_folder_that_can_not_be_used_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError):
         lamella.wrap(anthropic.Anthropic(api_key="k"), tmp_path / "file" / "records")
+
+
+# Records that go to a server
+
+
+@pytest.fixture
+def server(client: ServerClient) -> Iterator[str]:
+    address = str(client.http.base_url).rstrip("/")
+    yield address
+    for records in [one for one in SERVERS.values() if one.server == address]:
+        records.close()
+
+
+def talk(client: Any, texts: tuple[str, ...]) -> Any:
+    """A conversation with a tool; gives its newest record."""
+    messages: list[Any] = []
+    for text in texts:
+        messages.append({"role": "user", "content": text})
+        said = client.messages.create(messages=messages, tools=[tool("Weather", "messages")], **ASKED)
+        messages.append({"role": "assistant", "content": said.content[0].text})
+    return client.lamella.newest()
+
+
+async def test_records_go_to_a_server_as_if_they_had_passed_its_gateway(
+    provider: Provider, client: ServerClient, server: str
+) -> None:
+    direct: Any = lamella.wrap(anthropic.Anthropic(base_url=provider.url, api_key="sk-own"), server=server)
+    newest = await asyncio.to_thread(talk, direct, ("Hello there", "And the ships?"))
+    assert "All that was cached was read" in newest.why.text
+    assert newest.line.turns == 2
+    assert newest.line.saved > 0
+    assert newest.request.usage.cache_read > 0
+    [line] = (await client.get("/lines"))["data"]
+    assert line["id"] == newest.line.id
+    assert line["client"].startswith("anthropic for Python")
+    assert line["cost"] == pytest.approx(provider.cost)
+    told = await client.get(f"/requests/{newest.request.id}/why")
+    assert told["text"] == newest.why.text
+    assert direct.lamella.dropped == 0
+
+
+async def test_streams_of_the_other_vendor_go_to_a_server(
+    provider: Provider, client: ServerClient, server: str
+) -> None:
+    direct: Any = lamella.wrap(openai.AsyncOpenAI(base_url=provider.openai_url, api_key="k"), server=server)
+    asked: Any = {"model": "gpt-6.1-terra", "messages": [{"role": "user", "content": "Hello"}]}
+    plain = await direct.chat.completions.create(stream=True, **asked)
+    assert all(chunk.choices for chunk in [chunk async for chunk in plain])
+    newest = await asyncio.to_thread(direct.lamella.newest)
+    assert newest.request.usage.output > 0
+    answered = await direct.responses.create(model="gpt-6.1-terra", input="Hello")
+    newest = await asyncio.to_thread(direct.lamella.newest)
+    assert newest.request.usage.input == answered.usage.input_tokens
+    assert {line["dialect"] for line in (await client.get("/lines"))["data"]} == {"openai", "responses"}
+
+
+async def test_a_server_that_is_away_costs_the_record_and_never_the_request(provider: Provider) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
+    direct: Any = lamella.wrap(anthropic.Anthropic(base_url=provider.url, api_key="k"), server=nobody)
+    with pytest.raises(LamellaError, match="took no record"):
+        await asyncio.to_thread(talk, direct, ("Hello there", "And the ships?"))
+    assert len(provider.requests) == 2
+    assert direct.lamella.dropped == 2
+    direct.lamella.close()
+
+
+async def test_a_record_belongs_to_the_owner_of_its_key_and_is_stored_as_the_key_says(
+    provider: Provider, client: ServerClient, server: str
+) -> None:
+    async with connected(server, authorization=f"Bearer {await client.set_up()}") as root:
+        others = (await root.post("/users", {"name": "Bob"}))["key"]["secret"]
+        key = await root.post("/keys", {"name": "program", "storage": "hashes"})
+        vendor = anthropic.Anthropic(base_url=provider.url, api_key="k")
+        direct = lamella.wrap(vendor, server=server, key=key["secret"])
+        newest = await asyncio.to_thread(talk, direct, ("A secret word",))
+        assert [line["id"] for line in (await root.get("/lines"))["data"]] == [newest.line.id]
+        assert "secret word" not in str(await root.get(f"/conversations/{newest.line.id}/turns"))
+        async with connected(server, authorization=f"Bearer {others}") as stranger:
+            assert (await stranger.get("/lines"))["data"] == []
+        await root.api.ask("PATCH", f"/keys/{key['id']}", json={"storage": "off"})
+        assert await asyncio.to_thread(talk, direct, ("Hello",)) is None
+        assert (await root.get("/lines"))["data"][0]["requests"] == 1
+    with pytest.raises(AuthenticationFailed):
+        await asyncio.to_thread(talk, lamella.wrap(vendor, server=server, key="lam_wrong"), ("Hello",))
+
+
+RECORD: dict[str, Any] = {"dialect": "messages", "status": 200, "body": '{"model": "claude-opus-5-5", "messages": []}'}
+HELLO = '{"model": "claude-opus-5-5", "messages": [{"role": "user", "content": "Hi"}]}'
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        ({"body": "no JSON"}, "can't be read"),
+        ({"body": "[1]"}, "can't be read"),
+        ({"body": "{}"}, "names no model"),
+        ({"body": '{"model": "m", "messages": "Hello"}'}, "no list “messages”"),
+        ({"dialect": "responses"}, "no list “input”"),
+        ({"dialect": "embeddings"}, "dialect"),
+        ({"body": HELLO, "markers": [{"index": 9, "ttl": "5m", "why": ""}]}, "follows no block"),
+        ({"body": HELLO, "age": -1.0}, "age"),
+        ({"body": HELLO, "vendor_key": "sk"}, "vendor_key"),
+    ],
+)
+async def test_a_record_of_foreign_shape_is_refused(client: ServerClient, sent: dict[str, Any], told: str) -> None:
+    answer = await client.http.post("/api/v1/lines/records", json=RECORD | sent)
+    assert answer.status_code in (400, 422)
+    assert told in str(answer.json()["error"])
+    assert (await client.get("/lines"))["data"] == []
+
+
+def test_an_address_without_a_scheme_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="no address of a server"):
+        lamella.wrap(anthropic.Anthropic(api_key="k"), server="localhost:8377")

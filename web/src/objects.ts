@@ -9,6 +9,13 @@ export interface Absent {
   why: string
 }
 
+/** A marker that was added to a request: the block of the window that it follows, and why it is there. */
+export interface AddedMarkerBody {
+  index: number
+  ttl: '5m' | '30m' | '1h'
+  why: string
+}
+
 /**
  * An agent. `tools` null allows all. `fallback_model` answers if its model fails before its answer begins.
  * `thinking_effort` null leaves it to the conversation or the server.
@@ -1257,6 +1264,12 @@ export interface PinnedTools {
   changes: string
 }
 
+/** What was recorded; null if nothing is stored of the requests of this key. */
+export interface PostedRecord {
+  object: 'line.record'
+  recorded: Recorded | null
+}
+
 /** Tokens that were to be read from the cache and written to it. */
 export interface Predicted {
   read: number
@@ -1387,6 +1400,28 @@ export interface ReasoningPacket {
   model_index: number
   block_index: number | null
   text: string
+}
+
+/**
+ * `POST /api/v1/lines/records`: a request that a program sent to the vendor itself, with its answer.
+ * `body` and `answer` are the bytes that passed, as text; `markers` are those that were added to the body.
+ * `headers` are those of the answer, `age` the seconds since the request began, `took` the seconds until its
+ * answer had ended. `account` names the cache that requests share, such as an address with a digest of the
+ * key.
+ */
+export interface RecordBody {
+  dialect: 'messages' | 'chat' | 'responses'
+  body: string
+  status: number
+  headers?: Record<string, string>
+  answer?: string
+  markers?: AddedMarkerBody[]
+  age?: number
+  took?: number
+  left?: boolean
+  client?: string
+  session?: string | null
+  account?: string
 }
 
 /** A request as it was recorded: its line, and why it read what it read from the cache. */

@@ -360,6 +360,7 @@ async def _gateway(
         recorder,
         managed,
         clock,
+        served.table.facts,
         upstreams.names(),
         adds_markers=settings.gateway_markers,
         asks_for_usage=settings.gateway_usage,

@@ -37,7 +37,7 @@ def read_answer(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
     """Feed an answer to a step, as far as it came. Returns the error with which it ended, if it did."""
     if not exchange.status:
         return exchange.error or broken("The provider", "the client left before the answer began")
-    data = _unpacked(b"".join(exchange.answer), exchange.headers.get("content-encoding", ""))
+    data = unpacked(b"".join(exchange.answer), exchange.headers.get("content-encoding", ""))
     if exchange.status >= 400:
         return of_status("The provider", exchange.status, json_or_text(data), "", exchange.headers.get("retry-after"))
     if exchange.size > MAX_COPY_BYTES:
@@ -60,7 +60,7 @@ def read_answer(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
     return None if reader.ended else ended
 
 
-def _unpacked(data: bytes, encoding: str) -> bytes:
+def unpacked(data: bytes, encoding: str) -> bytes:
     """An answer that was packed though nobody asked for that, as far as it came."""
     if encoding not in ("gzip", "deflate"):
         return data

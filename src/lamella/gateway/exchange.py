@@ -119,12 +119,23 @@ class Exchange:
     """The headers as they went on, with our key. They are stored nowhere."""
     managed: ManagedExchange | None = None
     """What is done so that its history gets no longer than it pays; None if nothing is."""
+    recorded: asyncio.Future[Recorded] | None = None
+    """Gets the record, or why there is none; None if nobody waits for it."""
 
     def keep(self, data: bytes) -> None:
         """Keep a copy of a piece of the answer."""
         self.size += len(data)
         if self.size <= MAX_COPY_BYTES and self.storage is not LineStorage.OFF:
             self.answer.append(data)
+
+    def tell(self, recorded: Recorded | LamellaError) -> None:
+        """Give the record, or why there is none, to the one who waits for it."""
+        if self.recorded is None or self.recorded.done():
+            return
+        if isinstance(recorded, LamellaError):
+            self.recorded.set_exception(recorded)
+        else:
+            self.recorded.set_result(recorded)
 
     @property
     def notes(self) -> tuple[str, ...]:

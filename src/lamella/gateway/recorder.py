@@ -24,7 +24,7 @@ from lamella.cache.why import Evidence, Why, why
 from lamella.context.layouts import DEFAULT
 from lamella.core.access import LineStorage
 from lamella.core.clock import Clock
-from lamella.core.errors import ClientLoops, LamellaError, NotFound
+from lamella.core.errors import ClientLoops, LamellaError, NotFound, QueueFull, StoreFailed
 from lamella.core.ids import Ids
 from lamella.core.models import Markers
 from lamella.core.records import Caller, Line, LoopAlarm, ObservedRequest, RequestRecord, StoredDecision
@@ -91,18 +91,8 @@ class LineRecorder:
         """Exchanges without a record, because too many waited."""
 
     async def mark(self, exchange: Exchange) -> None:
-        """Add markers to a body that has none, if they pay. A body that can't get any is not read."""
-        takes_markers = exchange.dialect is Dialect.MESSAGES and exchange.route.facts.markers is Markers.ANTHROPIC
-        if not takes_markers or _MARKER in exchange.body:
-            return
-        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the upstream refuses it
-            is_huge = len(exchange.body) > HUGE_BYTES
-            window = await _aside(exchange, window_of_exchange, exchange, rough_tokens_of if is_huge else self._weights)
-            keys, facts = keys_of(window, exchange, exchange.route.facts.token_factor)
-            added = wanted_markers(window, keys, self._ledger, facts)
-            if added:
-                exchange.body = await _aside(exchange, with_markers, exchange.body, window, added)
-                exchange.added = added
+        """Add markers to a body that has none, if they pay."""
+        await mark(exchange, self._ledger, self._weights)
 
     async def refuse_loops(self, exchange: Exchange) -> None:
         """Raises `ClientLoops` for a request of a client that loops. The body is read only while one does."""
@@ -120,13 +110,14 @@ class LineRecorder:
 
     def take(self, exchange: Exchange) -> None:
         """Record what passed, later; never waits."""
-        exchange.ended = self._clock.now()
+        exchange.ended = exchange.ended or self._clock.now()
         size = len(exchange.body) + exchange.size
         if self._queue.qsize() >= WAITING or self._bytes + size > WAITING_BYTES:
             self.dropped += 1
             if self.dropped % DROPS_TOLD == 1:
                 waiting = self._queue.qsize()
                 log.warning("clients' requests are not recorded: too many wait", waiting=waiting, dropped=self.dropped)
+            exchange.tell(QueueFull("Too many requests wait for their record.", hint="Send it later."))
             return
         self._bytes += size
         self._queue.put_nowait(exchange)
@@ -183,6 +174,7 @@ class LineRecorder:
                 log.error("a client's request was not recorded", exc_info=error)
             finally:
                 if isinstance(taken, Exchange):
+                    taken.tell(StoreFailed("The request was not recorded; the log of the server says why."))
                     self._bytes -= len(taken.body) + taken.size
                 self._queue.task_done()
 
@@ -215,6 +207,7 @@ class LineRecorder:
             line = replace(line, breaks=line.breaks + 1, lost=lost, lost_cost=cost)
         recorded = Recorded(line, observed.request.record, found.relation, explained)
         self.tell(exchange.caller, recorded)
+        exchange.tell(recorded)
 
     async def _before(self, exchange: Exchange, found: Match) -> tuple[RequestRecord | None, RequestRecord | None]:
         """The newest request of the line, and the newest that was billed: what failed wrote nothing to the cache."""
@@ -299,6 +292,21 @@ class LineRecorder:
             self._clock.now(),
             DEFAULT,
         )
+
+
+async def mark(exchange: Exchange, ledger: Ledger, weights: BlockWeights) -> None:
+    """Add markers to a body that has none, if they pay. A body that can't get any is not read."""
+    takes_markers = exchange.dialect is Dialect.MESSAGES and exchange.route.facts.markers is Markers.ANTHROPIC
+    if not takes_markers or _MARKER in exchange.body:
+        return
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the upstream refuses it
+        is_huge = len(exchange.body) > HUGE_BYTES
+        window = await _aside(exchange, window_of_exchange, exchange, rough_tokens_of if is_huge else weights)
+        keys, facts = keys_of(window, exchange, exchange.route.facts.token_factor)
+        added = wanted_markers(window, keys, ledger, facts)
+        if added:
+            exchange.body = await _aside(exchange, with_markers, exchange.body, window, added)
+            exchange.added = added
 
 
 @asynccontextmanager

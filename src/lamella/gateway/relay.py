@@ -26,7 +26,7 @@ from lamella.core.errors import (
     ProviderTimeout,
 )
 from lamella.core.json import Json, decode_mended, encode, fields_but, with_field
-from lamella.core.models import Markers
+from lamella.core.models import Markers, ModelFacts
 from lamella.gateway.across import (
     ESTIMATE_HEADER,
     CrossedAnswer,
@@ -105,7 +105,7 @@ class Gateway:
 
     async def _exchange(self, request: Request, body: bytes, identity: Identity, parts: GatewayParts) -> Exchange:
         fields = fields_of(body)
-        model = _model_of(fields)
+        model = model_of(fields)
         route = await parts.find(self._dialect, model, identity.caller.user_id)
         body = body if route.model == model else with_model(body, route.model)
         agent = request.headers.get("user-agent", "")
@@ -234,6 +234,8 @@ class GatewayParts:
     recorder: LineRecorder
     managed: ManagedContext
     clock: Clock
+    facts: Callable[[str, str], ModelFacts]
+    """What is known of a model of a provider."""
     names: tuple[str, ...] = ()
     """Models that the upstreams name, for lists."""
     adds_markers: bool = True
@@ -332,7 +334,7 @@ def _unreadable(error: Exception) -> InvalidRequest:
     return InvalidRequest(f"The body can't be read: {error}.", hint="Send one JSON object.")
 
 
-def _model_of(fields: Mapping[str, Json]) -> str:
+def model_of(fields: Mapping[str, Json]) -> str:
     """The model that a body names. Raises `InvalidRequest` if it names none."""
     model = fields.get("model")
     if not isinstance(model, str) or not model:

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lamella import __version__
 from lamella.app.app import App
 from lamella.core.errors import PayloadTooLarge
+from lamella.gateway.wrap import RECORDS
 from lamella.server.authentication import Authentication, AuthenticationMiddleware, Identify, OriginGuard
 from lamella.server.doors import PATHS, add_doors
 from lamella.server.failures import EVERYTHING, error_answer, install, methods_of
@@ -238,7 +239,7 @@ def _routes() -> FastAPI:
     _reference(api)
     _page(api, page_folder())
     streamed = {UPLOAD_PATH, VENDOR_UPLOAD_PATH, DOCUMENT_PATHS, PATHS}
-    api.add_middleware(BodyLimit, streamed=streamed, longer={AGUI_PATH, CHAT_PATH})
+    api.add_middleware(BodyLimit, streamed=streamed, longer={AGUI_PATH, CHAT_PATH, RECORDS})
     # Inside the application, so that a failure to find out who asks is answered as every other one.
     api.add_middleware(AuthenticationMiddleware)
     return api
