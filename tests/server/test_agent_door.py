@@ -357,9 +357,25 @@ async def test_an_agent_goes_on_from_a_stored_response(openai_sdk: openai.AsyncO
     stored = await openai_sdk.responses.retrieve(second.id)
     assert (stored.output_text, stored.status) == ("At one.", "completed")
     assert "At noon." in encode_text(model.body(model.requests[1]))
-    with pytest.raises(openai.BadRequestError) as refused:
-        await openai_sdk.responses.create(model="agent:Pilot", input="Sure?", previous_response_id="resp_no")
-    assert refused.value.code == "previous_response_not_found"
+    await openai_sdk.responses.delete(first.id)
+    for gone in ("resp_no", second.id.removeprefix("resp_"), first.id):
+        with pytest.raises(openai.BadRequestError) as refused:
+            await openai_sdk.responses.create(model="agent:Pilot", input="Sure?", previous_response_id=gone)
+        assert refused.value.code == "previous_response_not_found"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"previous_response_id": 7}, "previous_response_id"),
+        ({"conversation": 7}, "conversation"),
+        ({"conversation": {"id": None}}, "conversation"),
+        ({"conversation": "conv_1", "previous_response_id": "resp_1"}, "previous_response_id"),
+    ],
+)
+async def test_a_place_that_is_none_is_refused(client: ServerClient, fields: dict[str, Any], param: str) -> None:
+    answer = await client.http.post("/v1/responses", json={"model": "agent:Pilot", "input": "When?", **fields})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
 @APIS

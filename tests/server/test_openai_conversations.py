@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -262,3 +263,13 @@ async def test_a_call_that_was_added_is_answered_by_a_response(sdk: openai.Async
     read = [block.value for block in model.requests[0].blocks]
     assert any(block.get("type") == "tool_result" and "noon" in str(block) for block in read)
     assert [kind for kind, _ in await said(sdk, made.id)] == ["user", "call", "output", "assistant"]
+
+
+@pytest.mark.parametrize(
+    "body", [{"\ud800": 1}, {"items": [{"type": "\ud800"}]}, {"items": [OUTPUT | {"call_id": "\ud800"}]}]
+)
+async def test_half_of_a_character_in_an_error_is_told_with_a_question_mark(client: ServerClient, body: Any) -> None:
+    content, headers = json.dumps(body), {"content-type": "application/json"}
+    answer = await client.http.post("/v1/conversations", content=content, headers=headers, timeout=10)
+    assert answer.status_code == 400
+    assert "?" in answer.json()["error"]["message"]

@@ -44,16 +44,22 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 
+def _text(quoted: str) -> str:
+    """A text that may quote a request: half of a surrogate pair, which no answer and no log can hold, becomes “?”."""
+    return quoted.encode("utf-8", "replace").decode()
+
+
 class LamellaError(Exception):
     """`message` says what was wrong, `hint` what to do, `param` where (for example a field or the name of a file)."""
 
     code: ClassVar[str] = "internal_error"
 
     def __init__(self, message: str, *, hint: str | None = None, param: str | None = None) -> None:
+        message = _text(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
-        self.param = param
+        self.hint = _text(hint) if hint is not None else None
+        self.param = _text(param) if param is not None else None
 
     def as_dict(self) -> dict[str, str | None]:
         """The `error` object of API answers, error packets and stored turns; `error_of_fields` reads it."""

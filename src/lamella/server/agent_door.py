@@ -43,6 +43,9 @@ from lamella.server.sse import EVENT_STREAM, HEADERS, STILL_THERE
 CONVERSATION_HEADER, NEW, CONVERSATION = "x-conversation-id", "new", "conv_"
 """The header that names the conversation of a request and of an answer; the word that begins one; how ids begin."""
 
+RESPONSE = "resp_"
+"""How the ids of responses begin."""
+
 PLACES = frozenset({"conversation", "previous_response_id"})
 """The fields of a Responses body that name a place."""
 
@@ -197,18 +200,29 @@ class AgentDoor:
     async def _named(self, fields: Mapping[str, Json]) -> _Named | None:
         """Where the answer belongs; None for one to a whole history. Raises `NotFound`."""
         previous, conversation = fields.get("previous_response_id"), fields.get("conversation")
-        if isinstance(previous, str) and previous:
-            with suppress(NotFound):
-                turn_id = f"turn_{previous.removeprefix('resp_')}"
-                turn = await self._app.store.turns.turn(self._identity.caller, turn_id)
-                return _Named(turn.conversation_id, turn.run.id)
-            raise NotFound(f"Previous response with id '{previous[:80]}' not found.", param="previous_response_id")
         if isinstance(conversation, Mapping):
             conversation = conversation.get("id")
+        for name, value in (("previous_response_id", previous), ("conversation", conversation)):
+            if fields.get(name) is not None and not isinstance(value, str):
+                raise refused(name, "it is no id", "Send it as it was given.")
+        if isinstance(previous, str) and previous:
+            if conversation is not None:
+                raise refused("previous_response_id", "the request names a conversation too", "Leave one out.")
+            return await self._after(previous)
         header = self.request.headers.get(CONVERSATION_HEADER, "")
         if isinstance(conversation, str) or header.startswith(CONVERSATION):
             return _Named(conversation if isinstance(conversation, str) else header)
         return _Named(None) if header == NEW else None
+
+    async def _after(self, previous: str) -> _Named:
+        """The place after a response. Raises `NotFound`, also for one that was deleted."""
+        app, caller = self._app, self._identity.caller
+        stored = await app.store.responses.response(caller, previous)
+        if previous.startswith(RESPONSE) and (stored is None or not stored.deleted):
+            with suppress(NotFound):
+                turn = await app.store.turns.turn(caller, f"turn_{previous.removeprefix(RESPONSE)}")
+                return _Named(turn.conversation_id, turn.run.id)
+        raise NotFound(f"Previous response with id '{previous[:80]}' not found.", param="previous_response_id")
 
     async def _begin(self, asked: AgentRequest, named: _Named | None) -> BegunAnswer:
         agents = self._app.agents
