@@ -252,6 +252,25 @@ async def test_an_edited_message_stays_on_its_line_and_is_named(app: App, client
     assert "Message 3 (user)" in why["text"]
 
 
+@pytest.mark.parametrize("wire", ["messages", "responses"])
+async def test_what_the_vendor_says_of_a_missed_cache_stands_beside_ours_if_the_client_asked(
+    app: App, client: ServerClient, wire: str
+) -> None:
+    talking = Client(wire, marks=wire == "messages", system=PROSE * 20)
+    await talking.send(client.http, "Hello there")
+    [line] = await lines(app, client)
+    answer_id = (await requests(client, line))[-1]["answer_id"]
+    asked = {"diagnostics": {"previous_message_id": answer_id}}
+    if wire == "responses":
+        asked = {"prompt_cache_options": {"comparison_response_id": answer_id}}
+    talking.fields, talking.system = asked, "Now. " + PROSE * 20
+    await talking.send(client.http, "And the ships?")
+    newest = (await requests(client, (await lines(app, client))[0]))[-1]
+    assert newest["diagnosis"]["reason"] == ("system_changed" if wire == "messages" else "input_changed")
+    why = await client.get(f"/requests/{newest['id']}/why")
+    assert (why["cause"], why["provider"]["agrees"]) == ("edited", True)
+
+
 @WIRES
 async def test_a_search_finds_what_clients_said_and_got_also_in_a_turn_that_goes_on(
     app: App, client: ServerClient, wire: str

@@ -15,22 +15,28 @@ import msgspec
 
 from lamella.agent.container import OpenStep
 from lamella.core.errors import LamellaError, ProviderError
-from lamella.core.json import decode_object, encode
+from lamella.core.json import decode_object, encode, fields_but
 from lamella.gateway.dialects import Dialect
-from lamella.gateway.exchange import MAX_COPY_BYTES, Exchange
+from lamella.gateway.exchange import MAX_COPY_BYTES, PROMPT_FIELDS, Exchange
 from lamella.llm.anthropic import MessagesReader
 from lamella.llm.event_stream import EventDecoder, StreamEvent
 from lamella.llm.failures import MALFORMED, broken, of_status
+from lamella.llm.fields import ANTHROPIC_FIELD, OPENAI_FIELD, name_of, part
 from lamella.llm.openai import ChatReader
 from lamella.llm.responses import ResponsesReader
 from lamella.llm.streaming import EventReader
 
 EVENT_STREAM = "text/event-stream"
-READERS: Mapping[Dialect, Callable[[], EventReader]] = {
+READERS: Mapping[Dialect, Callable[..., EventReader]] = {
     Dialect.MESSAGES: MessagesReader,
     Dialect.CHAT: ChatReader,
     Dialect.RESPONSES: ResponsesReader,
 }
+_COMPARISONS = {
+    Dialect.MESSAGES: (ANTHROPIC_FIELD, "previous_message_id"),
+    Dialect.RESPONSES: ("prompt_cache_options", OPENAI_FIELD),
+}
+"""The field of a body that asks why the cache was missed, and the name in it of the answer to compare with."""
 
 
 def read_answer(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
@@ -47,7 +53,7 @@ def read_answer(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
         "the client left before the answer was whole" if exchange.left else "the stream ended before the message did"
     )
     ended = exchange.error or broken("The provider", cause)
-    reader = READERS[exchange.dialect]()
+    reader = _reader(exchange)
     try:
         for event in EventDecoder().feed(data) if streams else events_of(exchange.dialect, decode_object(data)):
             for delta in reader.of(event):
@@ -58,6 +64,16 @@ def read_answer(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
         is_cut = exchange.error is not None or exchange.left
         return ended if is_cut else broken("The provider", f"its answer can't be read: {error}")
     return None if reader.ended else ended
+
+
+def _reader(exchange: Exchange) -> EventReader:
+    """The reader of an answer. It reads the provider's diagnosis too, if the caller asked for one."""
+    field, name = _COMPARISONS.get(exchange.dialect, ("", ""))
+    if not name or name.encode() not in exchange.body:
+        return READERS[exchange.dialect]()
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return READERS[exchange.dialect](name_of(part(fields_but(exchange.body, PROMPT_FIELDS), field).get(name)))
+    return READERS[exchange.dialect]()
 
 
 def unpacked(data: bytes, encoding: str) -> bytes:

@@ -26,6 +26,9 @@ from lamella.llm.upstream import Upstream
 MAX_COPY_BYTES = 16_000_000
 """Bytes of an answer that are kept for the record. A longer answer is relayed whole and recorded without its text."""
 
+PROMPT_FIELDS = frozenset({"messages", "input", "system", "instructions", "tools"})
+"""The long fields of a body, which few here read."""
+
 REMEMBERED = 20_000
 """Blocks whose tokens are remembered; about 3 MB."""
 

@@ -40,7 +40,7 @@ from lamella.gateway.across import (
 from lamella.gateway.additions import UsageFilter, asks_for_usage, cache_key, with_cache_key, with_usage
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.errors import error_body, error_event, status_of
-from lamella.gateway.exchange import Exchange, Route
+from lamella.gateway.exchange import PROMPT_FIELDS, Exchange, Route
 from lamella.gateway.issued import IssuedResponses
 from lamella.gateway.loops import SILENCE
 from lamella.gateway.managing import ManagedContext
@@ -312,14 +312,10 @@ async def read_body(request: Request) -> bytes:
     return b"".join(pieces)
 
 
-_PROMPT = frozenset({"messages", "input", "system", "instructions", "tools"})
-"""The long fields of a body, which nothing here reads."""
-
-
 def fields_of(body: bytes) -> dict[str, Json]:
     """The fields of a body without its prompt. Raises `InvalidRequest` for what is no JSON object."""
     try:
-        return fields_but(body, _PROMPT)
+        return fields_but(body, PROMPT_FIELDS)
     except msgspec.DecodeError as error:
         unread: Exception = error
     except (UnicodeDecodeError, RecursionError) as error:
