@@ -476,3 +476,81 @@ async def test_a_chat_program_whose_side_calls_have_no_session(
     [line] = [one for one in found if one["label"] == "conversation"]
     assert (line["turns"], line["requests"], line["breaks"]) == (2, 2, 0)
     assert sum(one["cost"] for one in found) == pytest.approx(provider.cost)
+
+
+async def _versions(app: App, client: ServerClient, line: Object) -> list[Object]:
+    """The newest turn of a line, and the turns beside it, the oldest first."""
+    newest = (await client.get(f"/conversations/{line['id']}/turns"))["data"][0]
+    return [await client.get(f"/turns/{id}") for id in newest["siblings"]]
+
+
+@WIRES
+async def test_a_repeated_request_is_another_answer_to_the_same_message(
+    app: App, client: ServerClient, provider: Provider, wire: str
+) -> None:
+    talking = Client(wire, marks=wire == "messages")
+    provider.script({f"n{n}": {"text": f"Answer number {n}."} for n in range(4)})
+    for n, text in enumerate(("Hello there", "And the ships?")):
+        await talking.send(client.http, text, **{"x-sim-reply": f"n{n}"})
+    talking.history.pop()
+    await talking.send(client.http, **{"x-sim-reply": "n2"})
+    await talking.send(client.http, "Thank you", **{"x-sim-reply": "n3"})
+    [line] = await lines(app, client)
+    assert (line["turns"], line["requests"]) == (3, 4)
+    assert line["cost"] == pytest.approx(provider.cost)
+    listed = (await client.get(f"/conversations/{line['id']}/turns"))["data"][::-1]
+    assert [turn["text"] for turn in listed] == ["Hello there", "And the ships?", "Thank you"]
+    assert [turn["answer"] for turn in listed] == ["Answer number 0.", "Answer number 2.", "Answer number 3."]
+    [first, again] = [await client.get(f"/turns/{id}") for id in listed[1]["siblings"]]
+    assert (first["text"], first["answer"]) == ("And the ships?", "Answer number 1.")
+    assert first["cost"] + again["cost"] + listed[0]["cost"] + listed[2]["cost"] == pytest.approx(line["cost"])
+    [request] = (await client.get(f"/turns/{again['id']}/requests"))["data"]
+    [before] = (await client.get(f"/turns/{first['id']}/requests"))["data"]
+    why = await client.get(f"/requests/{request['id']}/why")
+    assert why["cause"] == "read", why["text"]
+    diff = await client.get(f"/requests/{request['id']}/diff")
+    assert (diff["before_id"], diff["difference"]) == (before["id"], None)
+
+
+async def test_a_repeated_step_of_a_tool_loop_keeps_the_steps_before_it(
+    app: App, client: ServerClient, provider: Provider
+) -> None:
+    talking = Client("messages")
+    provider.script({"calls": {"tool_calls": [{"name": "Weather", "arguments": {"place": "Ystad"}}]}})
+    provider.script({f"n{n}": {"text": f"Answer number {n}."} for n in range(2)})
+    await talking.send(client.http, "What is the weather?", **{"x-sim-reply": "calls"})
+    await app.gateway.recorder.drain()
+    [line] = await lines(app, client)
+    [turn] = (await client.get(f"/conversations/{line['id']}/turns"))["data"]
+    [call] = (await app.store.turns.turn(LOCAL_OWNER, turn["id"])).steps[0].calls
+    block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {"place": "Ystad"}}
+    talking.history[-1]["content"] = [block]
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "Rain in Ystad"}
+    talking.history.append({"role": "user", "content": [result]})
+    await talking.send(client.http, **{"x-sim-reply": "n0"})
+    talking.history.pop()
+    await talking.send(client.http, **{"x-sim-reply": "n1"})
+    [line] = await lines(app, client)
+    assert (line["turns"], line["requests"], line["cost"]) == (1, 3, pytest.approx(provider.cost))
+    for version, said in zip(await _versions(app, client, line), ("Answer number 0.", "Answer number 1."), strict=True):
+        [called, answered] = (await app.store.turns.turn(LOCAL_OWNER, version["id"])).steps
+        assert version["text"] == "What is the weather?"
+        assert [result.content for result in called.results] == ["Rain in Ystad"]
+        assert ([one.name for one in called.calls], answered.text) == (["Weather"], said)
+    costs = [version["cost"] for version in await _versions(app, client, line)]
+    assert sum(costs) == pytest.approx(line["cost"])
+
+
+async def test_a_request_that_is_sent_again_after_a_failure_is_the_same_turn(
+    app: App, client: ServerClient, provider: Provider
+) -> None:
+    talking = Client("messages")
+    await talking.send(client.http, "Hello there")
+    provider.fail({"kind": 429, "times": 1})
+    talking.history.append({"role": "user", "content": "And the ships?"})
+    assert (await client.http.post(PATHS["messages"], json=talking.body())).status_code == 429
+    await talking.send(client.http)
+    [line] = await lines(app, client)
+    assert (line["turns"], line["requests"]) == (2, 3)
+    [version] = await _versions(app, client, line)
+    assert (version["text"], version["answer"]) == ("And the ships?", talking.said[-1])

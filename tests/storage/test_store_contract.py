@@ -145,6 +145,7 @@ BY_ID: dict[str, Call] = {
     "request": lambda store, caller: store.requests.request(caller, "req_1"),
     "requests": lambda store, caller: store.requests.requests(caller, "turn_1"),
     "line": lambda store, caller: store.lines.line(caller, "conv_line"),
+    "is_answered": lambda store, caller: store.lines.is_answered(caller, observed(line()).request.record),
     "note_break": lambda store, caller: store.lines.note_break(caller, "conv_line", 5, 0.5),
     "add_request": lambda store, caller: store.lines.add_request(
         caller, replace(observed(line("conv_line", "req_more")), is_new=False, begins=None, step=None)

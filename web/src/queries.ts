@@ -187,6 +187,10 @@ export const useSessions = (id: string | null, newest: string | undefined) =>
     placeholderData: keepPreviousData,
   })
 
+/** A turn that is not on the current path. */
+export const useOneTurn = (turn: string | null) =>
+  useQuery({ queryKey: ['turn', turn], queryFn: () => api.turn(turn!), enabled: turn !== null })
+
 export const useRequests = (turn: string | null) =>
   useQuery({ queryKey: keys.requests(turn ?? ''), queryFn: () => api.requests(turn!), enabled: turn !== null })
 

@@ -49,7 +49,8 @@ ENDINGS = 21
 @dataclass(frozen=True, slots=True)
 class Observation:
     """A request with its answer, the client's window, the line that it belongs to, and the newest request of that line.
-    `changed` is the window as it was sent, if its beginning was replaced.
+    `changed` is the window as it was sent, if its beginning was replaced. `is_answered`: that newest request has an
+    answer already.
     """
 
     exchange: Exchange
@@ -57,6 +58,7 @@ class Observation:
     found: Match
     before: RequestRecord | None
     changed: ObservedWindow | None = None
+    is_answered: bool = False
 
     @property
     def sent(self) -> ObservedWindow:
@@ -86,8 +88,16 @@ class Observation:
         return tail[0] if tail else ""
 
     @property
+    def again(self) -> str | None:
+        """The turn whose answer is asked for once more; None for another message, and if there is no answer yet."""
+        line = self.found.line
+        return line.turn_id if line is not None and self.found.relation is Relation.AGAIN and self.is_answered else None
+
+    @property
     def step_number(self) -> int:
         """The number of the step within its turn."""
+        if self.again is not None and self.before is not None:
+            return self.before.step
         return 0 if self.begins is not None or self.before is None else self.before.step + 1
 
     @property

@@ -190,6 +190,8 @@ class LineRecorder:
         before, billed = await self._before(exchange, found)
         # Ids and the ledger belong to the event loop; what takes time with a long answer goes to a thread.
         seen = Observation(exchange, window, found, before, changed)
+        if found.relation is Relation.AGAIN and before is not None:
+            seen = replace(seen, is_answered=await self._store.lines.is_answered(exchange.caller, before))
         answer = self._opened(seen)
         error = await asyncio.to_thread(read_answer, exchange, answer)
         observed = self._observed(seen, answer, error)
@@ -277,7 +279,7 @@ class LineRecorder:
             note_written(plan, self._ledger, facts)
             if usage is not None:
                 note_billed(plan, usage, self._ledger, facts)
-        of = old if begins is None else None
+        of = old if begins is None and seen.again is None else None
         turn_id, run_id = (of.turn_id, of.run_id) if of else (self._ids.new("turn"), self._ids.new("run"))
         line = seen.line(self._ids.new("conv") if old is None else old.id, turn_id, run_id, answer.birth.request_id)
         record = seen.record(line, answer, error, plan, facts)
@@ -291,6 +293,7 @@ class LineRecorder:
             seen.new_request(record),
             self._clock.now(),
             DEFAULT,
+            seen.again,
         )
 
 

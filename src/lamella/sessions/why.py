@@ -78,7 +78,9 @@ async def newest_request(store: Store, caller: Caller, conversation_id: str) -> 
 
 
 async def _before(store: Store, caller: Caller, request: RequestRecord) -> RequestRecord | None:
-    """The request of the chat before this one, on its path."""
+    """The request of the chat before this one: on its path, and for a client's line whatever the client sent."""
+    if (await store.conversations.conversation(caller, request.conversation_id)).observed:
+        return await store.requests.billed_request(caller, request.conversation_id, request.at)
     of_turn = [
         one
         for one in await store.requests.requests(caller, request.turn_id)

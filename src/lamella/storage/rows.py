@@ -10,7 +10,7 @@ written out here: usage, which is eight of them, the parts of an answer, and whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from operator import itemgetter
@@ -109,6 +109,9 @@ _FIGURES = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output",
 
 USAGE_COLUMNS = (*(f"{name}_tokens" for name in _FIGURES), "usage_estimated", "input_estimated")
 """The columns of `Usage`, in the order of its fields."""
+NO_BILL: Mapping[str, Any] = {"cost": 0.0, **dict.fromkeys(USAGE_COLUMNS, 0)}
+UNKNOWN_BILL: Mapping[str, Any] = {"cost": None, **dict.fromkeys(USAGE_COLUMNS)}
+"""A bill of nothing, and one that is not known."""
 
 
 def usage_row(usage: Usage) -> Row:

@@ -3,7 +3,7 @@ import type { Line, ModelRequest } from '../api.ts'
 import { about, dollars, exact, fullMoment, moment } from '../format.ts'
 import { isOfAgent, useDiff, useSeen, useWhy } from '../lines.ts'
 import { usePanels } from '../panels.ts'
-import { useRequests, useTurnList } from '../queries.ts'
+import { useOneTurn, useRequests, useTurnList } from '../queries.ts'
 import { pathOf } from '../route.ts'
 import type { ShownTurn } from '../turn.ts'
 import { Bill } from './Bill.tsx'
@@ -69,7 +69,6 @@ export function LineView({ line }: { line: Line }) {
 function Turn({ turn, number }: { turn: ShownTurn; number: number }) {
   const element = useRef<HTMLLIElement>(null)
   const seen = useSeen(element)
-  const requests = useRequests(seen ? turn.id : null)
   const long = turn.text.length > LONG
   return (
     <li ref={element} className={styles.turn} data-testid="line-turn" data-turn={turn.id}>
@@ -89,6 +88,32 @@ function Turn({ turn, number }: { turn: ShownTurn; number: number }) {
       >
         {turn.text || <span className={styles.quiet}>No text.</span>}
       </div>
+      {turn.siblings
+        .filter((id) => id !== turn.id)
+        .map((id) => (
+          <EarlierAnswer key={id} id={id} seen={seen} number={number} />
+        ))}
+      <Answer turn={turn} seen={seen} name={`turn ${number}`} />
+    </li>
+  )
+}
+
+/** An answer for which the client sent the same messages once more. */
+function EarlierAnswer({ id, seen, number }: { id: string; seen: boolean; number: number }) {
+  const turn = useOneTurn(seen ? id : null)
+  return (
+    <details data-testid="line-earlier">
+      <summary className={styles.quiet}>An earlier answer: the client sent the same messages again</summary>
+      {turn.error && <QueryError error={turn.error} />}
+      {turn.data && <Answer turn={turn.data} seen={seen} name={`an earlier answer of turn ${number}`} />}
+    </details>
+  )
+}
+
+function Answer({ turn, seen, name }: { turn: ShownTurn; seen: boolean; name: string }) {
+  const requests = useRequests(seen ? turn.id : null)
+  return (
+    <>
       <div className={styles.answer} role="group" aria-label="Answer" data-testid="line-answer">
         {turn.answer ? (
           <Markdown text={turn.answer} citations={[]} sources={{}} growing={false} />
@@ -101,12 +126,12 @@ function Turn({ turn, number }: { turn: ShownTurn; number: number }) {
         </p>
       </div>
       {requests.error && <QueryError error={requests.error} />}
-      <ol className={styles.requests} aria-label={`Requests of turn ${number}`}>
+      <ol className={styles.requests} aria-label={`Requests of ${name}`}>
         {requests.data?.map((request, index) => (
           <Request key={request.id} request={request} turn={turn.id} number={index + 1} />
         ))}
       </ol>
-    </li>
+    </>
   )
 }
 

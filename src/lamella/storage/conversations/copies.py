@@ -12,7 +12,7 @@ from lamella.core.decisions import DecisionKind
 from lamella.core.ids import Ids
 from lamella.core.records import Caller, Conversation, Place
 from lamella.storage.conversations.paths import line_of
-from lamella.storage.rows import USAGE_COLUMNS, Row, owned_by
+from lamella.storage.rows import NO_BILL, UNKNOWN_BILL, Row, owned_by
 from lamella.storage.tables import (
     attachments,
     conversations,
@@ -24,9 +24,6 @@ from lamella.storage.tables import (
     sessions,
     turns,
 )
-
-_NO_BILL = {"cost": 0.0, **dict.fromkeys(USAGE_COLUMNS, 0)}
-_UNKNOWN_BILL: Row = {"cost": None, **dict.fromkeys(USAGE_COLUMNS)}
 
 _WHERE = frozenset({DecisionKind.SESSION, DecisionKind.BRANCH, DecisionKind.PREFERRED})
 """Decisions about places in a tree, which a copied path does not have."""
@@ -71,10 +68,10 @@ class _Copy:
         there = Place(self._new(row["id"]), self._new(row["followed"]))
         told = {name: value for name, value in row.items() if name in turns.c}
         placed = {"id": there.turn_id, "parent_id": parent.turn_id, "parent_run_id": parent.run_id, "expired": None}
-        self.connection.execute(insert(turns), {**told, "conversation_id": self.target.id, **placed, **_NO_BILL})
+        self.connection.execute(insert(turns), {**told, "conversation_id": self.target.id, **placed, **NO_BILL})
         [run] = self._rows(runs, runs.c.id == row["followed"])
         own = {"id": there.run_id, "turn_id": there.turn_id, "number": 0}
-        self.connection.execute(insert(runs), {**run, **own, **_NO_BILL})
+        self.connection.execute(insert(runs), {**run, **own, **NO_BILL})
         of_run = or_(messages.c.run_id.is_(None), messages.c.run_id == row["followed"])
         for seq, message in enumerate(self._rows(messages, messages.c.turn_id == row["id"], of_run, by=messages.c.seq)):
             self._message(message, there, seq)
@@ -84,7 +81,7 @@ class _Copy:
         run_id = there.run_id if message["run_id"] is not None else None
         own = {"id": self._new(message["id"]), "turn_id": there.turn_id, "run_id": run_id, "seq": seq}
         placed = {**own, "session_id": self.target.session_id}
-        self.connection.execute(insert(messages), {**message, **placed, **_UNKNOWN_BILL})
+        self.connection.execute(insert(messages), {**message, **placed, **UNKNOWN_BILL})
         for attached in self._rows(attachments, attachments.c.message_id == message["id"]):
             self.connection.execute(insert(attachments), {**attached, "message_id": own["id"]})
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from lamella.core.errors import NotFound
+from lamella.core.ids import Ids
 from lamella.core.messages import Step, TurnStatus
 from lamella.core.records import (
     Caller,
@@ -23,17 +24,30 @@ from lamella.core.records import (
     Place,
     Replacement,
     ReplacementKind,
+    RequestRecord,
     TurnRecord,
 )
 from lamella.core.sessions import Session, SessionCause
 from lamella.core.tokens import Usage
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.messages import run_row, step_row, turn_row, user_message_row
+from lamella.storage.conversations.paths import find_turn
 from lamella.storage.conversations.requests import insert_request
 from lamella.storage.conversations.turns import title_of
 from lamella.storage.database import Rows, insert_missing, reads, writes
 from lamella.storage.recall.sources import touch_recall
-from lamella.storage.rows import Row, find_row, owned_by, page_rows, record, usage_of, usage_row, values
+from lamella.storage.rows import (
+    NO_BILL,
+    UNKNOWN_BILL,
+    Row,
+    find_row,
+    owned_by,
+    page_rows,
+    record,
+    usage_of,
+    usage_row,
+    values,
+)
 from lamella.storage.tables import (
     conversations,
     lines,
@@ -95,6 +109,14 @@ class LineRows(Rows):
         rows = page_rows(connection, _TOLD.where(lines.c.owner == caller.user_id), lines.c.id, query)
         return Page(tuple(record(Line, row, usage=usage_of(row)) for row in rows.data), rows.has_more)
 
+    @reads
+    def is_answered(self, connection: Connection, caller: Caller, request: RequestRecord) -> bool:
+        """Whether an answer to this request of a line is stored, or a part of one."""
+        find_turn(connection, caller, request.turn_id)
+        its = messages.c.turn_id == request.turn_id, messages.c.owner == caller.user_id
+        query = select(messages.c.id).where(*its, messages.c.seq == request.step + 1)
+        return connection.execute(query).first() is not None
+
     @writes
     def add_request(self, connection: Connection, caller: Caller, observed: ObservedRequest) -> None:
         """Store a request with its turn and its answer, and the line as it is now."""
@@ -102,7 +124,9 @@ class LineRows(Rows):
         if observed.is_new:
             self._begin(connection, caller, observed)
         session_id = find_conversation(connection, caller, line.id).session_id
-        if observed.begins is not None:
+        if observed.again is not None:
+            _begin_again(connection, self._ids, caller, observed, observed.again)
+        elif observed.begins is not None:
             _begin_turn(connection, caller, observed, session_id)
         else:
             _forget_passages(connection, caller, line.turn_id)
@@ -266,6 +290,25 @@ def _begin_turn(connection: Connection, caller: Caller, observed: ObservedReques
         .where(*owned_by(conversations, caller, line.id))
         .values(head=turn.id, head_run_id=run.id, updated_at=observed.finished_at)
     )
+
+
+def _begin_again(connection: Connection, ids: Ids, caller: Caller, observed: ObservedRequest, turn_id: str) -> None:
+    """Begin a turn next to another one: with its message, and with its steps before the one that is answered again.
+    Their bill stays with that turn.
+    """
+    line, request = observed.line, observed.request.record
+    ended = {"status": TurnStatus.FINISHED, "finished_at": observed.finished_at, "error": None, **NO_BILL}
+    turn = connection.execute(select(turns).where(*owned_by(turns, caller, turn_id))).mappings().one()
+    placed = {"id": line.turn_id, "started_at": request.at, "expired": None}
+    connection.execute(insert(turns), {**turn, **placed, **ended})
+    run = NewRun(line.run_id, request.model)
+    connection.execute(insert(runs), {**run_row(caller.user_id, line.turn_id, 0, run), **ended})
+    its = messages.c.turn_id == turn_id, messages.c.owner == caller.user_id, messages.c.seq <= request.step
+    for row in connection.execute(select(messages).where(*its)).mappings().all():
+        own = {"id": ids.new("msg"), "turn_id": line.turn_id, "run_id": row["run_id"] and line.run_id}
+        connection.execute(insert(messages), {**row, **own, **UNKNOWN_BILL})
+    there = {"head": line.turn_id, "head_run_id": line.run_id, "updated_at": observed.finished_at, "forked": True}
+    connection.execute(update(conversations).where(*owned_by(conversations, caller, line.id)).values(**there))
 
 
 def _forget_passages(connection: Connection, caller: Caller, turn_id: str) -> None:

@@ -245,10 +245,13 @@ class RequestRows(Rows):
         return found
 
     @reads
-    def billed_request(self, connection: Connection, caller: Caller, conversation_id: str) -> RequestRecord | None:
-        """The newest request of a conversation that was billed; None if there is none."""
+    def billed_request(
+        self, connection: Connection, caller: Caller, conversation_id: str, before: datetime | None = None
+    ) -> RequestRecord | None:
+        """The newest billed request of a conversation, or the newest before a moment; None if there is none."""
         find_conversation(connection, caller, conversation_id)
-        which = (requests.c.owner == caller.user_id, requests.c.conversation_id == conversation_id)
+        which = [requests.c.owner == caller.user_id, requests.c.conversation_id == conversation_id]
+        which += [requests.c.purpose == "chat"] + ([] if before is None else [requests.c.at < before])
         query = select(requests.c.id).where(*which, requests.c.input_tokens > 0).order_by(requests.c.at.desc()).limit(1)
         request_id = connection.execute(query).scalar()
         return None if request_id is None else _find_request(connection, caller, request_id)
