@@ -14,7 +14,8 @@ from lamella.app.app import App
 from lamella.cli.main import cli
 from lamella.core.errors import InvalidRequest
 from lamella.core.json import encode
-from lamella.server.testing import ServerClient
+from lamella.server.testing import ServerClient, served
+from lamella.settings import read_settings
 from lamella_lab.export.export import WRITTEN_BY_A_CLIENT
 from lamella_lab.replay.environment import ReplayEnvironment
 from lamella_lab.replay.options import ReplayOptions
@@ -23,6 +24,7 @@ from lamella_lab.trace.reader import read_trace
 from lamella_simulator.provider import Provider
 
 from .clients import Client, tool
+from .conftest import settings_of
 from .test_lines import lines
 
 pytestmark = pytest.mark.anyio
@@ -147,3 +149,16 @@ async def test_the_export_of_a_line_is_replayed_under_a_layout_and_says_what_is_
     report = await replay(read_trace(file), ReplayOptions("lamella", "planner", settings={}), ReplayEnvironment())
     assert [request.record.layout for request in report.requests] == ["lamella", "lamella"]
     assert report.cost > 0
+
+
+async def test_a_line_whose_model_is_not_served_is_exported(provider: Provider, tmp_path: Path) -> None:
+    async with served(settings_of(provider.url, provider.openai_url, tmp_path)) as (app, client):
+        await Client("chat").send(client.http, "Hello there")
+        [line] = await lines(app, client)
+    async with served(read_settings(data=tmp_path, anthropic_api_key="sk", anthropic_base_url=provider.url)) as (
+        _,
+        late,
+    ):
+        trace = await late.get(f"/conversations/{line['id']}/export")
+    told = " ".join(trace["exported"]["not_carried"])
+    assert "what is known of the model “gpt-6.1-terra”: it is not served any more" in told

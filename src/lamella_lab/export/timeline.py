@@ -225,17 +225,18 @@ class Timeline:
 
     def _limits(self, at: datetime, record: RequestRecord) -> Iterator[TraceEntry]:
         """The budget and the reserved output of a request, if they differ from those of a replay."""
-        now, facts = self._standing, self._facts[record.model]
+        now, facts = self._standing, self._facts.get(record.model)
         settings: dict[str, int] = {}
         output = output_of(record)
-        if output is not None and output != min(now.max_output, facts.max_output):
+        most = now.max_output if facts is None else min(now.max_output, facts.max_output)
+        if output is not None and output != most:
             settings["max_output"] = now.max_output = output
         yield from self._changed(at, settings | self._budget(record))
 
     def _budget(self, record: RequestRecord) -> dict[str, int]:
         """The budget that a request had, if a replay has another one."""
-        now = self._standing
-        if record.budget == budget_of(self._facts[record.model], now.budget, now.max_output):
+        now, facts = self._standing, self._facts.get(record.model)
+        if facts is not None and record.budget == budget_of(facts, now.budget, now.max_output):
             return {}
         now.budget = record.budget
         return {"context_budget": record.budget}
