@@ -159,6 +159,7 @@ async def test_streams_of_the_other_vendor_go_to_a_server(
     newest = await asyncio.to_thread(direct.lamella.newest)
     assert newest.request.usage.input == answered.usage.input_tokens
     assert {line["dialect"] for line in (await client.get("/lines"))["data"]} == {"openai", "responses"}
+    await direct.close()
 
 
 async def test_a_server_that_is_away_costs_the_record_and_never_the_request(provider: Provider) -> None:
