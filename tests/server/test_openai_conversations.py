@@ -273,3 +273,23 @@ async def test_half_of_a_character_in_an_error_is_told_with_a_question_mark(clie
     answer = await client.http.post("/v1/conversations", content=content, headers=headers, timeout=10)
     assert answer.status_code == 400
     assert "?" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("arguments", ["", "noon", "[1]", '"noon"', "a\x00b"])
+async def test_a_call_with_arguments_that_are_no_object_is_shown_to_a_model(
+    sdk: openai.AsyncOpenAI, model: ScriptedModel, arguments: str
+) -> None:
+    call: Any = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": arguments}
+    items: Any = [USER, call, OUTPUT]
+    made = await sdk.conversations.create(items=items)
+    model.then(saying("At noon."))
+    answer = await sdk.responses.create(input="And?", conversation=made.id)
+    assert answer.output_text == "At noon."
+    assert [part["input"] for part in calls_sent(model)] == [{"arguments": arguments}]
+
+
+def calls_sent(model: ScriptedModel) -> list[Any]:
+    """The calls in the newest request."""
+    messages: Any = model.body(model.requests[-1])["messages"]
+    parts = [part for message in messages for part in message["content"] if isinstance(part, dict)]
+    return [part for part in parts if part["type"] == "tool_use"]

@@ -219,6 +219,14 @@ def decode_arguments(text: str) -> dict[str, Json]:
     return decode_object(text)
 
 
+def arguments_or_text(text: str) -> dict[str, Json]:
+    """As `decode_arguments`; what a client sent and is no object becomes the one argument of an object."""
+    try:
+        return decode_arguments(text)
+    except msgspec.DecodeError:
+        return {"arguments": text}
+
+
 def digest(*pieces: bytes) -> str:
     """A 128-bit fingerprint, in hex, of byte pieces whose borders count."""
     state = blake2b(digest_size=16)

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any, assert_never
 
-from lamella.core.json import Json, JsonObject, decode_arguments, decode_object
+from lamella.core.json import Json, JsonObject, arguments_or_text, decode_object
 from lamella.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult
 from lamella.core.prompt import Level, Segment, WireBlock, WireRequest, Zone
 from lamella.llm.wire_blocks import wire_call_id, wire_tool_name
@@ -85,7 +85,7 @@ def _value(part: Part) -> JsonObject:
                 "type": "tool_use",
                 "id": wire_call_id(id, LONGEST_CALL_ID),
                 "name": wire_tool_name(name, LONGEST_NAME),
-                "input": decode_arguments(arguments),
+                "input": arguments_or_text(arguments),
             }
         case ToolResult(call_id, _, content, is_error):
             value: dict[str, Json] = {"type": "tool_result", "tool_use_id": wire_call_id(call_id, LONGEST_CALL_ID)}
