@@ -68,8 +68,8 @@ export const useCreateKey = () =>
   )
 
 export const useSetKey = () =>
-  useChange(accessKeys.keys, (value: { id: string; storage: Key['storage'] }) =>
-    json<Key>(`/keys/${value.id}`, body('PATCH', { storage: value.storage })),
+  useChange(accessKeys.keys, ({ id, ...options }: { id: string } & Partial<Pick<Key, 'storage' | 'context'>>) =>
+    json<Key>(`/keys/${id}`, body('PATCH', options)),
   )
 
 export const useRevokeKey = () =>

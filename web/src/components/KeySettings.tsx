@@ -43,7 +43,7 @@ export function KeySettings() {
           <Row
             key={key.id}
             one={key}
-            onStorage={(storage) => set.mutate({ id: key.id, storage })}
+            onChange={(options) => set.mutate({ id: key.id, ...options })}
             onRevoke={() => revoke.mutate(key.id)}
           />
         ))}
@@ -59,13 +59,18 @@ const STORAGES = [
   { id: 'off', name: 'nothing' },
 ]
 
+const CONTEXTS = [
+  { id: 'manage', name: 'shortened' },
+  { id: 'off', name: 'as sent' },
+]
+
 interface RowProps {
   one: Key
-  onStorage: (storage: Key['storage']) => void
+  onChange: (options: Partial<Pick<Key, 'storage' | 'context'>>) => void
   onRevoke: () => void
 }
 
-function Row({ one, onStorage, onRevoke }: RowProps) {
+function Row({ one, onChange, onRevoke }: RowProps) {
   const [asking, setAsking] = useState(false)
   const parts = [
     `${one.prefix}…`,
@@ -91,7 +96,16 @@ function Row({ one, onStorage, onRevoke }: RowProps) {
             none="default"
             detail="What is stored of the requests of a program that uses this key"
             options={STORAGES}
-            onChange={(value) => onStorage(value as Key['storage'])}
+            onChange={(value) => onChange({ storage: value as Key['storage'] })}
+          />
+          <Pick
+            label="Histories"
+            name="context"
+            value={one.context}
+            none="default"
+            detail="Whether old messages of a program that uses this key are sent on as summaries"
+            options={CONTEXTS}
+            onChange={(value) => onChange({ context: value as Key['context'] })}
           />
           <button type="button" className={controls.danger} onClick={() => setAsking(true)}>
           Revoke
