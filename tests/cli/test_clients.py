@@ -8,6 +8,7 @@ LINE = {
     "id": "conv_1", "at": "2026-03-01T12:00:00+00:00", "begun_at": "2026-03-01T11:00:00+00:00", "client": "Codex 0.9",
     "session": "s", "label": "conversation", "title": "Hello", "turns": 3, "requests": 4, "breaks": 1, "lost": 900,
     "lost_cost": 0.01, "saved": 0.0, "cost": 0.5, "usage": {"input": 10_000, "cache_read": 7_500}, "alarm": None,
+    "compactions": 0, "context_saved": 0,
 }  # fmt: skip
 
 

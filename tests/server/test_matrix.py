@@ -110,6 +110,7 @@ KNOWN_TO_ALL = {
     ("GET", "/ui/chat/{chat_id}/stream"): KNOWN,
     ("POST", "/ui/chat/{chat_id}/stop"): KNOWN,
     ("POST", "/agui"): OWN,
+    ("POST", "/lines/records"): KNOWN,
 }
 WITH_AN_ID = (
     *("conversations/{conversation_id}", "files/{file_id}", "agents/{agent_id}", "projects/{project_id}"),
