@@ -100,11 +100,11 @@ class Door:
         return line
 
     async def requests(self, line: Object) -> list[Object]:
-        """The requests of a line, oldest first."""
+        """The requests of a line, oldest first, also those that were asked again."""
         found: list[Object] = []
-        for turn in reversed((await self.client.get(f"/conversations/{line['id']}/turns"))["data"]):
+        for turn in (await self.client.get(f"/conversations/{line['id']}/tree?limit=100"))["data"]:
             found += (await self.client.get(f"/turns/{turn['id']}/requests"))["data"]
-        return found
+        return sorted(found, key=lambda request: request["id"])
 
     async def why(self, line: Object) -> list[Object]:
         """Why each request of a line read what it read."""
