@@ -28,16 +28,17 @@ class IssuedResponses:
         self._store = store
         self._held: dict[tuple[str, str], str] = {}
 
-    def look(self, exchange: Exchange) -> None:
-        """Remember the response of an exchange, as soon as its id is there."""
-        if exchange.response_id is not None or exchange.size > LOOKED_AT:
-            return
-        found = _ID.search(b"".join(exchange.answer))
+    def look(self, exchange: Exchange) -> bool:
+        """Remember the response of an exchange, as soon as its id is there. Returns whether it may still come."""
+        if exchange.size > LOOKED_AT and len(exchange.answer) != 1:
+            return False
+        found = _ID.search(b"".join(exchange.answer)[:LOOKED_AT])
         if found is not None:
             exchange.response_id = found[1].decode()
             self._held[exchange.caller.user_id, exchange.response_id] = exchange.route.account
             if len(self._held) > HELD:
                 self._held = dict(list(self._held.items())[HELD // 2 :])
+        return found is None
 
     async def keep(self, exchange: Exchange) -> None:
         """Store the upstream of an exchange's response, if that has any."""

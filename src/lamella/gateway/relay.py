@@ -92,7 +92,7 @@ class Gateway:
         request = Request(scope, receive)
         parts: GatewayParts = scope["state"]["gateway"]
         identity: Identity = scope["state"]["identity"]
-        sent = Sent(send)
+        sent = Sent(send, scope["state"].get(SEND_BODY))
         try:
             body = await read_body(request)
             exchange = await self._exchange(request, body, identity, parts)
@@ -179,10 +179,11 @@ class Gateway:
             await sent.start(reply.status, reply.headers)
             is_plain = reply.headers.get("content-encoding", "identity") == "identity"
             hidden = UsageFilter() if exchange.hides_usage and sent.streams and is_plain else None
+            is_new = exchange.is_kept
             async for data in reply.chunks:
                 exchange.keep(data)
-                if exchange.is_kept and exchange.response_id is None:
-                    issued.look(exchange)
+                if is_new:
+                    is_new = issued.look(exchange)
                 await sent.body(data if hidden is None else hidden.feed(data))
             await sent.end(b"" if hidden is None else hidden.end())
 
@@ -377,14 +378,23 @@ async def cancel_on_leaving(request: Request, answering: asyncio.Future[None]) -
     answering.cancel()
 
 
-class Sent:
-    """What was sent to the client so far; `at` is when the last of it was, by the event loop's clock."""
+SEND_BODY = "send_body"
+"""Where the state of a request has the server's own `send`."""
 
-    def __init__(self, send: Send) -> None:
+
+class Sent:
+    """What was sent to the client so far; `at` is when the last of it was, by the event loop's clock.
+
+    `send_body` is what pieces of the body are given to, if that is not `send`.
+    """
+
+    def __init__(self, send: Send, send_body: Send | None = None) -> None:
         self._send = send
+        self._send_body = send_body or send
+        self._time = asyncio.get_running_loop().time
         self.began = False
         self.streams = False
-        self.at = asyncio.get_running_loop().time()
+        self.at = self._time()
         self._end = b""
         """The last two bytes that were sent."""
 
@@ -402,9 +412,9 @@ class Sent:
     async def body(self, data: bytes) -> None:
         """A piece of the body, as it came."""
         if data:
-            self.at = asyncio.get_running_loop().time()
-            self._end = (self._end + data[-2:])[-2:]
-            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            self.at = self._time()
+            self._end = data[-2:] if len(data) > 1 else (self._end + data)[-2:]
+            await self._send_body({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes = b"") -> None:
         """The end of the body, with its last bytes."""

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lamella import __version__
 from lamella.app.app import App
 from lamella.core.errors import PayloadTooLarge
+from lamella.gateway.relay import SEND_BODY
 from lamella.gateway.wrap import RECORDS
 from lamella.server.authentication import Authentication, AuthenticationMiddleware, Identify, OriginGuard
 from lamella.server.doors import PATHS, add_doors
@@ -88,7 +89,11 @@ POLICY = (
 
 
 class Headers:
-    """A request id and the security headers on every answer; one may bring a stricter policy of its own."""
+    """A request id and the security headers on every answer; one may bring a stricter policy of its own.
+
+    The server's own `send` is put into the request's state: what relays a stream gives each piece to it, since all
+    that stands between only looks at the head of an answer.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -103,6 +108,8 @@ class Headers:
                 headers.setdefault("content-security-policy", POLICY)
             await send(message)
 
+        if scope["type"] == "http":
+            scope.setdefault("state", {})[SEND_BODY] = send
         await self._app(scope, receive, sending if scope["type"] == "http" else send)
 
 
