@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import anyio
 import pytest
 
 from lamella.app.app import kept_ledger
-from lamella.cache.ledger import Entry
+from lamella.cache.ledger import Entry, Ledger
 from lamella.core.clock import VirtualClock
 from lamella.core.errors import StoreFailed
 from lamella.core.prompt import Ttl
@@ -52,6 +53,62 @@ async def test_entries_are_known_after_a_restart_until_they_end(tmp_path: Path) 
         assert list(await kept.live(START)) == [entry("long", Ttl.ONE_HOUR, minutes=10)]
 
 
+async def test_processes_that_share_a_ledger_read_what_each_other_noted(tmp_path: Path) -> None:
+    clock = VirtualClock(START)
+    async with await open_store(tmp_path / "lamella.db") as store:
+        kept = SqlCacheEntries(store.database)
+        async with kept_ledger(kept, clock, shared=True) as here, kept_ledger(kept, clock, shared=True) as there:
+            here.write(entry("first"))
+            here.write(entry("second"))
+            await here.settled()
+            assert there.live("first", clock.now()) is None
+            await there.read(["first", "second", "third"])
+            assert there.live("first", clock.now()) == entry("first")
+            clock.set(START + timedelta(minutes=4))
+            there.renew("first", clock.now())
+            there.forget("second")
+            await there.settled()
+            assert here.live("second", clock.now()) is not None
+            await here.read(["first", "second"])
+            clock.set(START + timedelta(minutes=8))
+            assert here.live("first", clock.now()) == entry("first", minutes=4)
+            assert here.live("second", START) is None
+
+
+async def test_an_earlier_use_does_not_replace_a_later_one_of_another_process(tmp_path: Path) -> None:
+    async with await open_store(tmp_path / "lamella.db") as store:
+        kept = SqlCacheEntries(store.database)
+        await kept.keep([entry("key", minutes=3)], (), START)
+        await kept.keep([entry("key", minutes=2)], (), START)
+        assert list(await kept.find(["key"])) == [entry("key", minutes=3)]
+        await kept.keep([entry("key", minutes=4)], (), START)
+        assert list(await kept.find(["key"])) == [entry("key", minutes=4)]
+
+
+async def test_what_is_noted_while_others_are_read_stays() -> None:
+    """A slow answer of the database knows nothing of it."""
+    asked, answer = anyio.Event(), anyio.Event()
+
+    async def find(_keys: Sequence[str]) -> list[Entry]:
+        asked.set()
+        await answer.wait()
+        return [entry("key")]
+
+    async def stored() -> None:
+        return
+
+    ledger = Ledger()
+    ledger.share(find, stored)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.read, ["key", "other"])
+        await asked.wait()
+        ledger.write(entry("key", minutes=1))
+        ledger.write(entry("other", minutes=1))
+        answer.set()
+    assert ledger.live("key", START + timedelta(minutes=2)) == entry("key", minutes=1)
+    assert ledger.live("other", START + timedelta(minutes=2)) == entry("other", minutes=1)
+
+
 class Unwilling:
     """Entries in memory; the first times that it is asked to keep some it fails. `asked` is set each time."""
 
@@ -61,6 +118,9 @@ class Unwilling:
         self.asked = anyio.Event()
 
     async def live(self, now: datetime) -> list[Entry]:
+        return []
+
+    async def find(self, keys: Any) -> list[Entry]:
         return []
 
     async def keep(self, entries: Any, forgotten: Any, now: datetime) -> None:

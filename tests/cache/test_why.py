@@ -73,6 +73,15 @@ def test_what_was_read_as_predicted() -> None:
     assert (found.cause, found.lost, found.lost_cost) == (Cause.READ, 0, 0)
 
 
+def test_it_is_said_if_more_was_read_than_was_known() -> None:
+    now = record(1, *OLD, segment("second"), read=14_000, written=700, predicted=12_400)
+    found = why(Evidence(now, BEFORE, (), FACTS))
+    assert found.text.endswith(
+        "All that was cached was read, and more than was known here: another process or program had written it."
+    )
+    assert (found.cause, found.lost) == (Cause.READ, 0)
+
+
 def test_a_first_request_lost_nothing() -> None:
     found = why(Evidence(record(0, *OLD, written=900), None, (), FACTS))
     assert (found.cause, found.lost) == (Cause.FIRST, 0)

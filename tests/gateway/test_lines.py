@@ -13,10 +13,11 @@ import openai
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App, database_path
+from lamella.cache.ledger import Ledger
 from lamella.core.json import decode_object, encode
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.exchange import Exchange, Route
-from lamella.gateway.recorder import WAITING
+from lamella.gateway.recorder import WAITING, recording
 from lamella.llm.model_table import ModelTable
 from lamella.llm.upstream import Upstream
 from lamella.server.testing import ServerClient, served
@@ -430,6 +431,28 @@ async def test_records_are_dropped_if_too_many_wait_and_the_others_are_stored(ap
     assert recorder.dropped == 20
     assert (await client.get("/status"))["dropped_records"] == 20
     assert sum(line["requests"] for line in await lines(app, client)) == WAITING
+
+
+async def test_two_processes_record_requests_of_one_line_and_count_each(app: App, client: ServerClient) -> None:
+    """Each process has a recorder of its own, and a client's requests go to any of them."""
+    clock, facts = app.gateway.clock, ModelTable.shipped().facts("gpt-6.1-terra", "openai")
+    route = Route(Upstream("it", "", 1.0), "", "", "gpt-6.1-terra", "account", facts, Dialect.CHAT)
+    talking = [{"role": "user", "content": "Hello"}]
+    app.gateway.recorder.take(_exchange(app, route, talking))
+    await app.gateway.recorder.drain()
+    async with recording(app.store, Ledger(), clock, app.ids) as other:
+        for number in range(40):
+            talking += [{"role": "assistant", "content": "Yes?"}, {"role": "user", "content": f"Question {number}"}]
+            for recorder in (app.gateway.recorder, other):
+                recorder.take(_exchange(app, route, talking))
+        await other.drain()
+        [line] = await lines(app, client)
+    assert line["requests"] == 81
+
+
+def _exchange(app: App, route: Route, messages: list[Object]) -> Exchange:
+    body, at = encode({"model": "gpt-6.1-terra", "messages": messages}), app.gateway.clock.now()
+    return Exchange(LOCAL_OWNER, Dialect.CHAT, "a client", "a session", route, body, at)
 
 
 @WIRES

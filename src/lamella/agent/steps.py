@@ -25,7 +25,7 @@ from lamella.agent.inference import ShownBlocks, run_step, without_kept_back
 from lamella.agent.inputs import AgentServices, RunInput, TurnInput, first_context
 from lamella.agent.reminders import ReminderView, has_found, merged
 from lamella.agent.request import PrefixLine, Prepared, RequestIdentity, drafted, new_request, next_line, prepare
-from lamella.cache.ledger import cache_loss
+from lamella.cache.ledger import read_cache_loss
 from lamella.cache.planner import note_billed, note_written
 from lamella.core.caching import ASKED_BY
 from lamella.core.decisions import Decision
@@ -323,6 +323,7 @@ class StepRunner:
         made, self._draft = self._draft, None
         if made is None or made.context != context:
             made = await drafted(context, turn.layout, run.model, run.account, made or self.line)
+        await self._services.ledger.read(made.chain.keys)
         now = self._services.clock.now()
         return prepare(made, turn.policy, self._services.ledger, now, run.ttl)
 
@@ -342,7 +343,7 @@ class StepRunner:
         stored = new_request(prepared, identity, turn.policy, self.line)
         stored = replace(stored, decisions=(*self._unstored, *stored.decisions))
         await self._hooks.request(stored)
-        self._warn(prepared, self._effort_before)
+        await self._warn(prepared, self._effort_before)
         self._effort_before = None
         self._unstored = ()
         self.decisions += prepared.assembled.decisions
@@ -350,14 +351,14 @@ class StepRunner:
         self._announce(prepared, stored)
         return prepared, stored
 
-    def _warn(self, prepared: Prepared, before: str | None) -> None:
+    async def _warn(self, prepared: Prepared, before: str | None) -> None:
         """Before sending: report what the change from effort `before` loses in the cache."""
         if before is None:
             return
         sampling = prepared.assembled.prompt.sampling
         salts = self._run.model.salts(replace(sampling, thinking_effort=before))
         plan, facts, ledger = prepared.plan, prepared.facts, self._services.ledger
-        lost = cache_loss(plan.chain, salts, ledger, facts.now, facts.model)
+        lost = await read_cache_loss(plan.chain, salts, ledger, facts.now, facts.model)
         if lost is not None and lost.tokens:
             why = f"the thinking effort was changed from {before} to {sampling.thinking_effort}"
             self._emitter.emit(

@@ -104,23 +104,25 @@ LEDGER_PAUSE = 0.25
 
 
 @asynccontextmanager
-async def kept_ledger(entries: CacheEntries, clock: Clock) -> AsyncIterator[Ledger]:
+async def kept_ledger(entries: CacheEntries, clock: Clock, *, shared: bool = False) -> AsyncIterator[Ledger]:
     """The ledger with the entries of an earlier process; stored periodically while the block runs, and at its end.
 
-    It never makes a turn fail: entries that can't be stored are stored with the next change.
+    It never makes a turn fail: entries that can't be stored are stored with the next change. If it is `shared`, each
+    plan first reads what other processes stored, and a turn's entries are stored before it ends.
     """
-    changed = asyncio.Event()
+    changed, storing = asyncio.Event(), asyncio.Lock()
     ledger = Ledger(await entries.live(clock.now()), changed.set)
 
     async def store() -> None:
-        changes = ledger.take()
-        if not (changes.entries or changes.forgotten):
-            return
-        try:
-            await entries.keep(changes.entries, changes.forgotten, clock.now())
-        except StoreFailed as error:
-            ledger.give_back(changes)
-            log.warning("what the provider has cached is not stored", error=error.message)
+        async with storing:
+            changes = ledger.take()
+            if not (changes.entries or changes.forgotten):
+                return
+            try:
+                await entries.keep(changes.entries, changes.forgotten, clock.now())
+            except StoreFailed as error:
+                ledger.give_back(changes)
+                log.warning("what the provider has cached is not stored", error=error.message)
 
     async def follow() -> None:
         while True:
@@ -129,6 +131,8 @@ async def kept_ledger(entries: CacheEntries, clock: Clock) -> AsyncIterator[Ledg
             changed.clear()
             await store()
 
+    if shared:
+        ledger.share(entries.find, store)
     following = asyncio.create_task(follow())
     try:
         yield ledger

@@ -7,7 +7,7 @@ can be read until 10:05; a request that reads them at 10:04 makes that 10:09.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -27,6 +27,10 @@ class Changes:
     forgotten: tuple[str, ...]
 
 
+FindEntries = Callable[[Sequence[str]], Awaitable[Sequence[CacheEntry]]]
+"""Finds the stored entries of these keys."""
+
+
 def _unheard() -> None:
     """Default for ledgers that are not stored."""
 
@@ -34,7 +38,8 @@ def _unheard() -> None:
 class Ledger:
     """Cache entries by chain key, shared by all conversations of an account. The key includes account, model and salts.
 
-    It is in memory. `changed` is called after each change, for code that stores it; `take` returns the changes.
+    It is in memory. `changed` is called after each change, for code that stores it; `take` returns the changes. If
+    several processes use an account, `share` says where the entries of the others are: `read` them before each plan.
     """
 
     def __init__(self, entries: Iterable[CacheEntry] = (), changed: Callable[[], None] = _unheard) -> None:
@@ -42,6 +47,37 @@ class Ledger:
         self._sweep_at = max(1024, 2 * len(self._entries))
         self._fresh: set[str] = set()
         self._changed = changed
+        self._find: FindEntries | None = None
+        self._store: Callable[[], Awaitable[None]] | None = None
+
+    def share(self, find: FindEntries, store: Callable[[], Awaitable[None]]) -> None:
+        """Other processes note entries too: `find` gives what all stored, `store` stores the changes of this one."""
+        self._find, self._store = find, store
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes note entries too."""
+        return self._find is not None
+
+    async def read(self, keys: Sequence[str]) -> None:
+        """Learn what other processes noted of these prefixes. What is noted here meanwhile stays. Raises as `find`."""
+        if self._find is None:
+            return
+        await self.settled()
+        known = {key: self._entries.get(key) for key in keys}
+        stored = {entry.key: entry for entry in await self._find(keys)}
+        for key, before in known.items():
+            if self._entries.get(key) is not before:
+                continue
+            if key in stored:
+                self._entries[key] = stored[key]
+            else:
+                self._entries.pop(key, None)
+
+    async def settled(self) -> None:
+        """Returns when other processes can read what was noted so far. Raises as `store`."""
+        if self._store is not None:
+            await self._store()
 
     def live(self, key: str, now: datetime) -> CacheEntry | None:
         """The entry of this prefix, if it can be read now."""
@@ -124,6 +160,14 @@ def cache_loss(
     tier = price.tier_factor if price.tier_above and there.tokens > price.tier_above else 1.0
     write = model.write_price(there.ttl)
     return CacheLoss(level, tokens, tier * tokens * (write - price.read) * price.input / 1_000_000)
+
+
+async def read_cache_loss(
+    of: Chain, before: Mapping[Level, str], ledger: Ledger, now: datetime, model: ModelFacts
+) -> CacheLoss | None:
+    """As `cache_loss`, with what other processes noted."""
+    await ledger.read((*of.keys, *chain(of.blocks, of.root, before).keys))
+    return cache_loss(of, before, ledger, now, model)
 
 
 def _deepest(keys: Sequence[str], ledger: Ledger, now: datetime) -> Entry | None:

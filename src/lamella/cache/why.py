@@ -291,7 +291,9 @@ def _cause(evidence: Evidence, read: int, edited: _Found | None) -> _Found:
     if not cached:
         return _Found(Cause.NOTHING_CACHED, _nothing_cached(evidence))
     if cached - read <= SLACK * cached and (edited is None or cached <= read):
-        return _Found(Cause.READ, "all that was cached was read")
+        unknown = read - cached > SLACK * read
+        more = ", and more than was known here: another process or program had written it" if unknown else ""
+        return _Found(Cause.READ, f"all that was cached was read{more}")
     if before.model != request.model:
         changed = f"from {before.model} to {request.model}"
         return _Found(Cause.MODEL, f"the model was changed {changed}, which has another cache", by=Origin.SETTING)

@@ -57,8 +57,14 @@ class CacheEntries(Protocol):
         """Those that have not ended."""
         ...
 
+    async def find(self, keys: Sequence[str]) -> Sequence[CacheEntry]:
+        """Those with these keys."""
+        ...
+
     async def keep(self, entries: Sequence[CacheEntry], forgotten: Sequence[str], now: datetime) -> None:
-        """Store entries, replacing those with the same keys; remove the forgotten and the expired ones."""
+        """Store entries, replacing those with the same keys unless another process stored a later use; remove the
+        forgotten and the expired ones.
+        """
         ...
 
 

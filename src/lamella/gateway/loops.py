@@ -102,6 +102,7 @@ class LoopWatch:
         self._repeats: OrderedDict[tuple[str, str, str], _Repeats] = OrderedDict()
         self._alarms: dict[str, dict[str, tuple[Line, LoopAlarm]]] = {}
         self._told: OrderedDict[str, datetime] = OrderedDict()
+        self._noted: tuple[Exchange, LoopAlarm | None] | None = None
 
     def summarised(self, exchange: Exchange, window: ObservedWindow) -> str | None:
         """The line of the session whose newest answer, a summary, is in a user's message here; None if there is none.
@@ -116,7 +117,12 @@ class LoopWatch:
         return None
 
     def note(self, seen: AnsweredRequest) -> LoopAlarm | None:
-        """Count a request. Returns the alarm of its line, if it loops."""
+        """Count a request, once. Returns the alarm of its line, if it loops."""
+        if self._noted is None or self._noted[0] is not seen.exchange:
+            self._noted = seen.exchange, self._counted(seen)
+        return self._noted[1]
+
+    def _counted(self, seen: AnsweredRequest) -> LoopAlarm | None:
         line, owner = seen.line, seen.exchange.caller.user_id
         compacted, repeated = self._compacted(seen), self._repeated(seen)
         known = self.alarm(owner, line.id, seen.exchange.at)

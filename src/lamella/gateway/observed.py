@@ -113,6 +113,11 @@ class Observation:
             return before.usage.input / before.local_tokens
         return self.exchange.route.facts.token_factor
 
+    @property
+    def keys(self) -> Sequence[str]:
+        """The keys of the prefixes that were sent."""
+        return keys_of(self.sent, self.exchange, self.calibration)[0].keys
+
     def plan(self, ledger: Ledger) -> tuple[Plan, Facts]:
         """What was to be read and written, by the caller's own markers."""
         keys, facts = keys_of(self.sent, self.exchange, self.calibration)

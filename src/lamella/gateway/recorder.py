@@ -24,14 +24,14 @@ from lamella.cache.why import Evidence, Why, why
 from lamella.context.layouts import DEFAULT
 from lamella.core.access import LineStorage
 from lamella.core.clock import Clock
-from lamella.core.errors import ClientLoops, LamellaError, NotFound, QueueFull, StoreFailed
+from lamella.core.errors import ClientLoops, HeadMoved, LamellaError, NotFound, QueueFull, StoreFailed
 from lamella.core.ids import Ids
 from lamella.core.models import Markers
 from lamella.core.records import Caller, Line, LoopAlarm, ObservedRequest, RequestRecord, StoredDecision
 from lamella.core.tokens import Usage
 from lamella.gateway.additions import wanted_markers, with_markers
 from lamella.gateway.answers import read_answer
-from lamella.gateway.dialects import Dialect, rough_tokens_of
+from lamella.gateway.dialects import Dialect, ObservedWindow, rough_tokens_of
 from lamella.gateway.exchange import BlockWeights, Exchange, Recorded, window_of_exchange, windows_of_exchange
 from lamella.gateway.issued import IssuedResponses
 from lamella.gateway.loops import AnsweredRequest, LoopWatch, told
@@ -181,6 +181,13 @@ class LineRecorder:
     async def _record(self, exchange: Exchange) -> None:
         await self.issued.keep(exchange)
         window, changed = await asyncio.to_thread(windows_of_exchange, exchange, self._weights)
+        while True:
+            try:
+                return await self._record_window(exchange, window, changed)
+            except HeadMoved:  # another process recorded a request of the same line
+                continue
+
+    async def _record_window(self, exchange: Exchange, window: ObservedWindow, changed: ObservedWindow | None) -> None:
         since = exchange.at - (SESSIONS_LAST if exchange.session else GOES_ON_FOR)
         lines = await self._store.lines.candidates(exchange.caller, window.keys, exchange.session, since)
         found = await asyncio.to_thread(match, window, exchange.session, lines)
@@ -194,6 +201,8 @@ class LineRecorder:
             seen = replace(seen, is_answered=await self._store.lines.is_answered(exchange.caller, before))
         answer = self._opened(seen)
         error = await asyncio.to_thread(read_answer, exchange, answer)
+        if self._ledger.is_shared:
+            await self._ledger.read(seen.keys)
         observed = self._observed(seen, answer, error)
         observed = self._with_alarm(seen, observed, answer)
         if exchange.storage is LineStorage.HASHES:
@@ -294,6 +303,7 @@ class LineRecorder:
             self._clock.now(),
             DEFAULT,
             seen.again,
+            old,
         )
 
 
@@ -306,6 +316,8 @@ async def mark(exchange: Exchange, ledger: Ledger, weights: BlockWeights) -> Non
         is_huge = len(exchange.body) > HUGE_BYTES
         window = await _aside(exchange, window_of_exchange, exchange, rough_tokens_of if is_huge else weights)
         keys, facts = keys_of(window, exchange, exchange.route.facts.token_factor)
+        with suppress(StoreFailed):  # then by what is known here
+            await ledger.read(keys.keys)
         added = wanted_markers(window, keys, ledger, facts)
         if added:
             exchange.body = await _aside(exchange, with_markers, exchange.body, window, added)

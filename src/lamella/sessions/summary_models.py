@@ -121,6 +121,7 @@ class LiveWindow:
             return None
         run, setting = self._opening.run, self._opening.setting
         made = await drafted(context, setting.layout, run.model, run.account, self._opening.line)
+        await self._services.ledger.read(made.chain.keys)
         ready = prepare(made, setting.policy, self._services.ledger, self._services.clock.now(), run.ttl, alone=True)
         return _LiveRequest(self._services, self._opening, request, ready)
 

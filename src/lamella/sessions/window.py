@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lamella.agent.request import cache_root
-from lamella.cache.ledger import CacheLoss, cache_loss
+from lamella.cache.ledger import CacheLoss, read_cache_loss
 from lamella.cache.pruning import PruneSettings
 from lamella.cache.weighing import Trigger, WindowSize
 from lamella.cache.window import chain
@@ -234,30 +234,34 @@ async def effort_choices(loaded: TurnContext, services: Services) -> tuple[Effor
     now = sampling.thinking_effort
     window = await _windowed(loaded, services)
     return tuple(
-        EffortChoice(
-            effort=name,
-            current=name == now,
-            asked=asked_thinking(facts, name, sampling.max_output),
-            lost=_lost(loaded, services, window, before=now, after=name),
-        )
-        for name in sorted({OFF, *EFFORT_LEVELS, now}, key=tokens_of)
+        [
+            EffortChoice(
+                effort=name,
+                current=name == now,
+                asked=asked_thinking(facts, name, sampling.max_output),
+                lost=await _lost(loaded, services, window, before=now, after=name),
+            )
+            for name in sorted({OFF, *EFFORT_LEVELS, now}, key=tokens_of)
+        ]
     )
 
 
 async def lost_since(loaded: TurnContext, services: Services, before: str) -> CacheLoss | None:
     """What the next request can't read that it could with the effort `before`."""
     now = loaded.run.sampling.thinking_effort
-    return _lost(loaded, services, await _windowed(loaded, services), before=before, after=now)
+    return await _lost(loaded, services, await _windowed(loaded, services), before=before, after=now)
 
 
-def _lost(loaded: TurnContext, services: Services, window: _Window, *, before: str, after: str) -> CacheLoss | None:
+async def _lost(
+    loaded: TurnContext, services: Services, window: _Window, *, before: str, after: str
+) -> CacheLoss | None:
     if before == after:
         return None
     prompt, blocks = window
     model, run = loaded.run.model, loaded.run
     salts = [model.salts(replace(prompt.sampling, thinking_effort=effort)) for effort in (before, after)]
     changed = chain(blocks, cache_root(run.account, model.facts), salts[1])
-    lost = cache_loss(changed, salts[0], services.ledger, services.clock.now(), model.facts)
+    lost = await read_cache_loss(changed, salts[0], services.ledger, services.clock.now(), model.facts)
     return lost if lost is not None and lost.tokens else None
 
 

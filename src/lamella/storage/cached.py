@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, select
 
 from lamella.core.caching import CacheEntry
-from lamella.storage.database import Transactions, reads, writes
+from lamella.storage.database import Transactions, reads, upsert, writes
 from lamella.storage.rows import record, values
 from lamella.storage.tables import cache_entries as entries
 
@@ -24,12 +24,21 @@ class SqlCacheEntries(Transactions):
         query = select(entries).where(entries.c.ends_at > now).order_by(entries.c.key)
         return [record(CacheEntry, row) for row in connection.execute(query).mappings()]
 
+    @reads
+    def find(self, connection: Connection, keys: Sequence[str]) -> Sequence[CacheEntry]:
+        """See `CacheEntries`."""
+        found: list[CacheEntry] = []
+        for first in range(0, len(keys), _CHUNK):
+            query = select(entries).where(entries.c.key.in_(keys[first : first + _CHUNK]))
+            found += [record(CacheEntry, row) for row in connection.execute(query).mappings()]
+        return found
+
     @writes
     def keep(self, connection: Connection, kept: Sequence[CacheEntry], forgotten: Sequence[str], now: datetime) -> None:
         """See `CacheEntries`."""
-        gone = [*(entry.key for entry in kept), *forgotten]
-        for first in range(0, len(gone), _CHUNK):
-            connection.execute(delete(entries).where(entries.c.key.in_(gone[first : first + _CHUNK])))
+        for first in range(0, len(forgotten), _CHUNK):
+            connection.execute(delete(entries).where(entries.c.key.in_(forgotten[first : first + _CHUNK])))
         connection.execute(delete(entries).where(entries.c.ends_at <= now))
         if kept:
-            connection.execute(insert(entries), [values(entries, entry, ends_at=entry.ends_at) for entry in kept])
+            rows = [values(entries, entry, ends_at=entry.ends_at) for entry in kept]
+            upsert(connection, entries, rows, unless_newer=entries.c.used_at)

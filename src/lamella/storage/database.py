@@ -14,7 +14,7 @@ from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, Engine, QueuePool, Table
+from sqlalchemy import Column, Connection, Engine, QueuePool, Table
 from sqlalchemy.dialects import postgresql, sqlite
 
 from lamella.core.errors import StoreFailed
@@ -155,3 +155,13 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Mapping[
     if rows:
         dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
         connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
+
+
+def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], unless_newer: Column[Any]) -> None:
+    """Insert rows, or replace those of the same key, unless the one that is there has a larger `unless_newer`."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    made = dialect.insert(table)
+    changed = {column.name: made.excluded[column.name] for column in table.columns if not column.primary_key}
+    newer = made.excluded[unless_newer.name] >= unless_newer
+    keys = list(table.primary_key)
+    connection.execute(made.on_conflict_do_update(index_elements=keys, set_=changed, where=newer), rows)

@@ -104,6 +104,7 @@ async def preview(
     turn = loaded.turn_of(new.id, new.message(files))
     context = first_context(loaded, turn, services.registry, loaded.reminders(tuple(reminders), new.dynamic))
     made = await drafted(context, setting.layout, run.model, run.account, loaded.line)
+    await services.ledger.read(made.chain.keys)
     now = services.clock.now()
     prepared = prepare(made, setting.policy, services.ledger, now, run.ttl)
     identity = RequestIdentity("", new.conversation_id, "", 0, "chat", now)

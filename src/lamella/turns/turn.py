@@ -319,6 +319,7 @@ class TurnEngine:
         for attempt in count():
             try:
                 await self._journal.flush()
+                await self._services.ledger.settled()
                 await self._services.store.turns.finish_turn(turn.caller, end)
                 return
             except StoreFailed as error:

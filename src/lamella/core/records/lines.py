@@ -92,7 +92,8 @@ class ObservedRequest:
     `line` is the line as it is after this request; `begins` is the user's message if a turn begins with it, None for
     another step of the newest turn. `title` is what a new line is called after. `step` is the answer, None if nothing
     came. `results` are those of the calls of the step before. `request` has its bill. `again` is the turn whose answer
-    was asked for once more: its message and its steps before this one are those of the new turn too.
+    was asked for once more: its message and its steps before this one are those of the new turn too. `was` is the line
+    that the request was found to go on.
     """
 
     line: Line
@@ -107,6 +108,7 @@ class ObservedRequest:
     """That of the conversation, whose requests have the caller's own."""
 
     again: str | None = None
+    was: Line | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
-from lamella.core.errors import NotFound
+from lamella.core.errors import HeadMoved, NotFound
 from lamella.core.ids import Ids
 from lamella.core.messages import Step, TurnStatus
 from lamella.core.records import (
@@ -119,8 +119,13 @@ class LineRows(Rows):
 
     @writes
     def add_request(self, connection: Connection, caller: Caller, observed: ObservedRequest) -> None:
-        """Store a request with its turn and its answer, and the line as it is now."""
+        """Store a request with its turn and its answer, and the line as it is now.
+
+        Raises `HeadMoved` if the line is another than the request was found to go on: look again.
+        """
         line = observed.line
+        if observed.was is not None and _lines(connection, caller, lines.c.id == line.id) != (observed.was,):
+            raise HeadMoved("Another request of this line was recorded meanwhile.")
         if observed.is_new:
             self._begin(connection, caller, observed)
         session_id = find_conversation(connection, caller, line.id).session_id
