@@ -111,6 +111,11 @@ class Worker:
         """Look for work that is due now."""
         self._woken.set()
 
+    @property
+    def is_working(self) -> bool:
+        """Whether it was started and looks for jobs."""
+        return self._loop is not None and not self._loop.done()
+
     def start(self) -> None:
         """Begin to work; what an ended process left is taken up when its lease has ended."""
         self._loop = asyncio.create_task(self._run())

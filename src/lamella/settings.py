@@ -121,6 +121,18 @@ class Settings(EngineSettings, BaseSettings):
         description="Connections that one address may hold. All connections through a proxy come from the proxy's "
         "address.",
     )
+    trusted_proxies: str = Field(
+        "",
+        description="Addresses or networks of proxies, separated by commas, such as `10.0.0.0/8`. Client, protocol and "
+        "host are taken from their `X-Forwarded-` headers, and `LAMELLA_CONNECTIONS_PER_ADDRESS` does not limit them.",
+    )
+    drain_seconds: float = Field(
+        0.0,
+        ge=0,
+        le=3_600,
+        description="Seconds that running turns may go on after SIGTERM, while new work is refused. Then they are "
+        "interrupted. SIGINT, or a second SIGTERM, interrupts them at once.",
+    )
     data: Path = Field(default_factory=default_data_folder, description="The data folder: database and uploads.")
     database_url: SecretStr | None = Field(
         None,

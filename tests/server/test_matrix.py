@@ -37,7 +37,12 @@ ADMIN = (401, 403, 403, 403, 403, 0)
 ONESELF = (401, 404, 404, 404, 0, 0)
 """The answers by role; 0 is to be let in."""
 
-OUTSIDE = {("GET", "/healthz"): ANYBODY, ("GET", "/version"): ANYBODY, ("POST", "/v1/responses"): OWN}
+OUTSIDE = {
+    ("GET", "/healthz"): ANYBODY,
+    ("GET", "/readyz"): ANYBODY,
+    ("GET", "/version"): ANYBODY,
+    ("POST", "/v1/responses"): OWN,
+}
 VENDORS = {("GET", "/v1/files"): KNOWN, ("POST", "/v1/files"): KNOWN, ("POST", "/v1/conversations"): KNOWN}
 ACCESS = {
     ("GET", "/login"): ANYBODY,

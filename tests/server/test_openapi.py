@@ -29,7 +29,7 @@ async def test_the_description_has_every_route(client: ServerClient) -> None:
         for verb, path in re.findall(r'@router\.(\w+)\(\s*"([^"]+)"', source)
     }
     described = {(verb, path) for path, verbs in document["paths"].items() for verb in verbs}
-    assert described == written | {("get", "/healthz"), ("get", "/version")}
+    assert described == written | {("get", "/healthz"), ("get", "/readyz"), ("get", "/version")}
     assert all(
         verb.get("description") or verb.get("summary")
         for verbs in document["paths"].values()

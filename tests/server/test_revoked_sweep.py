@@ -72,7 +72,7 @@ async def swept(reader: ServerClient, ids: dict[str, list[str]]) -> dict[str, st
                 async with reader.http.stream("GET", f"/api/v1{place}") as stream:
                     assert stream.status_code == 200
                 continue
-            is_api = path not in ("/healthz", "/version")
+            is_api = path not in ("/healthz", "/readyz", "/version")
             answer = await reader.call("GET", place) if is_api else await reader.http.get(place)
             assert answer.status_code < 500, place
             found[place] = answer.text

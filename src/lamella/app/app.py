@@ -249,6 +249,11 @@ class App:
             found.append(RequestMap(record, segments, await self.sessions.why(caller, record.id)))
         return tuple(found)
 
+    @property
+    def is_working(self) -> bool:
+        """Whether what goes on beside requests does: storing packets, and the jobs of conversations and files."""
+        return self.chat.is_working and self.knowledge.ingestion.is_working
+
     async def delete_file(self, caller: Caller, file_id: str) -> None:
         """Remove a file and its bytes; raises `FileInUse` while a message or a project holds it."""
         await self.store.files.delete_file(caller, file_id)

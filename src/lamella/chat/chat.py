@@ -94,15 +94,29 @@ class Chat:
         }:
             self.queue.woken(owner, conversation_id)
 
+    def drain(self) -> None:
+        """Accept no more messages; running turns go on. The queue is kept."""
+        self._turns.closing = True
+        self._keeper.tell_all()
+        for box in self._mailboxes:
+            box.news.set()
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether no more messages are accepted."""
+        return self._turns.closing
+
+    @property
+    def is_working(self) -> bool:
+        """Whether packets are stored, and jobs of conversations done."""
+        return self._journal.is_working and self._sessions.is_working
+
     async def close(self) -> None:
         """Accept no more messages, and end every running turn as interrupted, saved as far as it came.
 
         A turn that can't be saved in time is recovered by the next start. The queue is kept.
         """
-        self._turns.closing = True
-        self._keeper.tell_all()
-        for box in self._mailboxes:
-            box.news.set()
+        self.drain()
         await self._turns.close(CLOSE_SECONDS)
         await self._sessions.close()
         await self._journal.close()

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from contextlib import AsyncExitStack, suppress
+from types import FrameType
 from typing import Annotated
 
 import structlog
@@ -24,6 +25,7 @@ from lamella.cli.logs import configure_logs
 from lamella.cli.main import DataOption, ModelOption, cli
 from lamella.core.errors import ConfigurationError, LamellaError
 from lamella.server.authentication import LOOPBACK, Authentication
+from lamella.server.balancing import read_proxies
 from lamella.server.connections import Limits, bounded
 from lamella.server.web import create_web
 from lamella.settings import Settings, read_settings
@@ -71,6 +73,7 @@ async def _serve(host: str, port: int, settings: Settings) -> None:
             create_web(app, authentication),
             log_config=None,
             access_log=False,
+            proxy_headers=False,  # those of trusted proxies are read in `create_web`
             timeout_graceful_shutdown=2,
             lifespan="off",
             ws="none",
@@ -94,7 +97,8 @@ def _limits(settings: Settings) -> Limits:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         log.warning("fewer connections than set: the system lets this process open no more files", files=soft)
         wanted = soft
-    return Limits(max(1, wanted - FILES_BESIDE), settings.connections_per_address)
+    trusted = read_proxies(settings.trusted_proxies)
+    return Limits(max(1, wanted - FILES_BESIDE), settings.connections_per_address, trusted=trusted)
 
 
 def _here(url: str) -> str:
@@ -111,11 +115,37 @@ async def _settle(app: App) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends the running turns while connections are closed, so that clients who follow one see how it ended."""
+    """Drains after SIGTERM, then ends the running turns while connections are closed, so that clients who follow one
+    see how it ended.
+    """
 
     def __init__(self, config: uvicorn.Config, app: App) -> None:
         super().__init__(config)
         self._lamella = app
+        self._asked_to_drain = False
+        self._drain_ends: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGTERM and not self._asked_to_drain and self._lamella.settings.drain_seconds:
+            self._captured_signals.append(sig)
+            self._asked_to_drain = True  # and what it takes is done between two callbacks of the loop
+        else:
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._asked_to_drain:
+            self._drain()
+        return await super().on_tick(counter)
+
+    def _drain(self) -> None:
+        """Begin to drain, and end when nothing runs any more or the time is over."""
+        now = asyncio.get_running_loop().time()
+        if self._drain_ends is None:
+            self._drain_ends = now + self._lamella.settings.drain_seconds
+            self._lamella.chat.drain()
+            log.info("draining", seconds=self._lamella.settings.drain_seconds)
+        is_idle = self._lamella.chat.is_idle and not self.server_state.tasks
+        self.should_exit = self.should_exit or is_idle or now >= self._drain_ends
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await asyncio.gather(super().shutdown(sockets), self._lamella.chat.close())

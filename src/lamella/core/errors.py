@@ -34,6 +34,7 @@ LamellaError
 ├── LeaseLost                   a worker's lease expired: another worker has its job
 ├── StoreFailed                 the database or the file folder failed
 ├── ServerStopping              overloaded; the process is shutting down
+├── NotReady                    overloaded; a part of the server does not work
 ├── TooManyConnections          overloaded; all connections are in use
 └── ConfigurationError          a setting is missing or wrong; nothing was started
 """
@@ -274,6 +275,12 @@ class StoreFailed(LamellaError):
 
 class ServerStopping(LamellaError):
     """The process is ending; nothing was begun."""
+
+    code = "overloaded"
+
+
+class NotReady(LamellaError):
+    """A part that the server needs does not work; `param` names it."""
 
     code = "overloaded"
 

@@ -179,6 +179,11 @@ class Ingestion:
             await asyncio.gather(self._starting, return_exceptions=True)
         await self._worker.close()
 
+    @property
+    def is_working(self) -> bool:
+        """Whether its jobs are done."""
+        return self._worker.is_working
+
     def wake(self) -> None:
         """Something was stored that is to be indexed: look now."""
         self._worker.wake()

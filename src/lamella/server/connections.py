@@ -16,6 +16,7 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from lamella.core.errors import InvalidRequest, LamellaError, PayloadTooLarge, TooManyConnections
+from lamella.server.balancing import Networks, is_within
 from lamella.server.failures import error_answer
 
 MAX_HEAD_BYTES = 64_000
@@ -37,6 +38,8 @@ class Limits:
     per_address: int = 500
     head_seconds: float = 10.0
     body_seconds: float = 60.0
+    trusted: Networks = ()
+    """Proxies: all clients come from their addresses, so no limit holds for one of these."""
 
 
 DEFAULT = Limits()
@@ -53,7 +56,7 @@ class Connections:
     def admit(self, connection: BoundedProtocol) -> bool:
         """Whether a new connection gets a place. The longest waiting connection may be closed for it."""
         address = connection.address
-        if self._addresses[address] >= self.limits.per_address:
+        if self._addresses[address] >= self.limits.per_address and not is_within(address, self.limits.trusted):
             longest = next((other for other in self._waiting if other.address == address), None)
         elif self._addresses.total() >= self.limits.in_all:
             longest = next(iter(self._waiting), None)

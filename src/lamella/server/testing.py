@@ -62,6 +62,7 @@ async def serving(web: ASGIApp, limits: Limits = DEFAULT) -> AsyncIterator[str]:
         web,
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # those of trusted proxies are read in `create_web`
         lifespan="off",
         timeout_graceful_shutdown=1,
         ws="none",

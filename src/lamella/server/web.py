@@ -23,6 +23,7 @@ from lamella.core.errors import PayloadTooLarge
 from lamella.gateway.relay import SEND_BODY
 from lamella.gateway.wrap import RECORDS
 from lamella.server.authentication import Authentication, AuthenticationMiddleware, Identify, OriginGuard
+from lamella.server.balancing import Drain, ServerReadiness, TrustedProxies, read_proxies
 from lamella.server.doors import PATHS, add_doors
 from lamella.server.failures import EVERYTHING, error_answer, install, methods_of
 from lamella.server.frontends import Frontends
@@ -204,6 +205,7 @@ def create_web(
         "silence": silence,
         "gateway": app.gateway,
         "frontends": Frontends(app),
+        "readiness": ServerReadiness(app),
     }
     routes = _routes()
 
@@ -215,7 +217,8 @@ def create_web(
         return by_key is not None and by_key.is_local and not await app.accounts.are_set_up()
 
     # Outside of all that reads something: there requests can overtake each other.
-    return _from_root(Arrivals(Headers(OriginGuard(with_parts, is_open)), app.chat))
+    web = Arrivals(Headers(Drain(OriginGuard(with_parts, is_open), app)), app.chat)
+    return _from_root(TrustedProxies(web, read_proxies(app.settings.trusted_proxies)))
 
 
 def _from_root(app: ASGIApp) -> ASGIApp:
@@ -263,6 +266,12 @@ def _outside(api: FastAPI) -> None:
         """The process is up."""
         return {"status": "ok"}
 
+    @api.get("/readyz")
+    async def readyz(request: Request) -> Response:
+        """Whether the server takes new work, and the state of each part that it needs."""
+        readiness: ServerReadiness = request.state.readiness
+        return await readiness.answer()
+
     @api.get("/version")
     async def version() -> dict[str, str]:
         """The version."""
@@ -288,7 +297,7 @@ def _page(api: FastAPI, folder: Path) -> None:
 
         The files next to it are looked up by name in the folder: an address is never a path.
         """
-        if path.startswith(("api/", "v1/")) or path in ("readyz", "metrics"):
+        if path.startswith(("api/", "v1/")) or path == "metrics":
             raise HTTPException(405 if methods_of(request) else 404, "Method Not Allowed")
         there = {file.name: file for file in folder.iterdir() if file.is_file()} if folder.is_dir() else {}
         if path in there and path != INDEX:

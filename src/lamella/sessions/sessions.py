@@ -122,6 +122,11 @@ class Sessions:
         if self.recall is not None:
             self.recall.start()
 
+    @property
+    def is_working(self) -> bool:
+        """Whether jobs are done."""
+        return self._worker.is_working
+
     def wake(self) -> None:
         """Start due jobs at once, instead of at the next poll."""
         self._worker.wake()

@@ -14,7 +14,7 @@ from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Column, Connection, Engine, QueuePool, Table
+from sqlalchemy import Column, Connection, Engine, QueuePool, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from lamella.core.errors import StoreFailed
@@ -54,6 +54,10 @@ class Database:
         """What `work` gives in a transaction that is kept when it ends well and undone when it raises."""
         self._check_open()
         return await in_thread(self._writers, self._writing, work)
+
+    async def check_writable(self) -> None:
+        """Raises `StoreFailed` if no transaction that writes can begin. Nothing is written."""
+        await self.write(lambda connection: connection.execute(select(1)).scalar_one())
 
     async def scrub(self) -> bool:
         """Give free space back to the disk, and let go of what was removed; False if something is still being read."""

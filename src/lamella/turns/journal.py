@@ -54,6 +54,11 @@ class Journal:
         """Begin to store packets in the background."""
         self._flusher = asyncio.create_task(self._flush_often())
 
+    @property
+    def is_working(self) -> bool:
+        """Whether packets are stored."""
+        return self._flusher is not None and not self._flusher.done()
+
     async def close(self) -> None:
         """Store the rest and end. Packets that can't be stored are lost, and logged."""
         if self._flusher is not None:
