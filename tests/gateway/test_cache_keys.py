@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from lamella.app.app import App
+from lamella.app.upstreams import cache_salt
 from lamella.server.testing import ServerClient, served
 from lamella.server.testing import client as connected
 from lamella.settings import Settings
+from lamella.storage import open_store
 from lamella_simulator.provider import Provider
 
 from .clients import Client
@@ -129,3 +131,12 @@ async def test_a_group_has_a_key_of_its_own_at_the_provider(tmp_path: Path) -> N
             body = {"model": "claude-opus-5-5", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello"}]}
             await one.http.post("/v1/messages", json=body)
     assert [got.headers["authorization"] for got in upstream.got] == ["Bearer sk-all", "Bearer sk-lab"]
+
+
+async def test_processes_share_the_salt_of_their_database_and_a_file_of_before_is_read(tmp_path: Path) -> None:
+    (tmp_path / "cache_salt").write_bytes(b"of before")
+    async with await open_store(tmp_path / "lamella.db") as store:
+        assert await cache_salt(tmp_path, store.directory) == b"of before"
+        assert await cache_salt(tmp_path / "another", store.directory) == b"of before"
+    async with await open_store(tmp_path / "new.db") as store:
+        assert len(await cache_salt(tmp_path / "another", store.directory)) == 32

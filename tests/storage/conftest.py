@@ -33,7 +33,7 @@ class Backing(Protocol):
         ...
 
     def dump(self) -> dict[str, list[dict[str, object]]]:
-        """The rows of every table that has any, but for the user that every database begins with."""
+        """The rows of every table that has any, but for the user and the id that every database begins with."""
         ...
 
     async def fill(self, turns: int) -> None:
@@ -67,6 +67,7 @@ class SqliteBacking:
             }
         connection.close()
         tables["users"] = [row for row in tables["users"] if row["id"] != LOCAL_USER]
+        del tables["deployment"]
         return {name: rows for name, rows in tables.items() if rows}
 
     async def fill(self, turns: int) -> None:
@@ -97,6 +98,7 @@ class PostgresBacking:
                 for name in metadata.tables
             }
         tables["users"] = [row for row in tables["users"] if row["id"] != LOCAL_USER]
+        del tables["deployment"]
         return {name: rows for name, rows in tables.items() if rows}
 
     async def fill(self, turns: int) -> None:

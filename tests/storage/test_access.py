@@ -24,6 +24,7 @@ from lamella.core.access import (
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
 from lamella.core.records import Caller, PageQuery
 from lamella.storage import Store
+from lamella.storage.directory import FIRST_RUN_TOKEN
 
 from .conftest import Backing
 from .examples import ANN, BOB, NOON, minutes
@@ -277,3 +278,15 @@ async def test_bases_are_paged_over_those_that_are_hidden(store: Store) -> None:
     assert ([base.id for base in first.data], first.has_more) == (["kb_1", "kb_2", "kb_4"], True)
     rest = await store.access.bases(BOB, PageQuery(3, "kb_4", "asc"))
     assert ([base.id for base in rest.data], rest.has_more) == (["kb_6", "kb_8"], False)
+
+
+async def test_a_value_that_processes_share_is_the_first_one_that_was_made(store: Store, backing: Backing) -> None:
+    assert await store.directory.shared_value("cache_salt", b"first") == b"first"
+    async with await backing.open() as other:
+        assert await other.directory.shared_value("cache_salt", b"second") == b"first"
+
+
+async def test_the_first_run_token_is_kept_until_accounts_are_set_up(store: Store) -> None:
+    assert await store.directory.shared_value(FIRST_RUN_TOKEN, b"printed") == b"printed"
+    await store.directory.set_up("Ann", key(user_id=LOCAL_USER), minutes(1))
+    assert await store.directory.shared_value(FIRST_RUN_TOKEN, b"another") == b"another"

@@ -30,7 +30,7 @@ from lamella.core.clock import Clock
 from lamella.core.errors import AuthenticationFailed, InvalidRequest, PermissionDenied, StoreFailed
 from lamella.core.ids import Ids
 from lamella.core.records import Caller
-from lamella.storage.directory import DirectoryRows
+from lamella.storage.directory import FIRST_RUN_TOKEN, DirectoryRows
 
 MARK = "lam_"
 """Every key begins with it, so that scanners of source code can find leaked keys."""
@@ -140,6 +140,12 @@ class Accounts:
         key = self._key(minted, KeyRequest(LOCAL_USER, "first key", EVERY_SCOPE), LOCAL_USER, now)
         user = await self.directory.set_up(filled(name), key, now)
         return InvitedUser(user, IssuedKey(key, minted.secret))
+
+    async def first_run_token(self) -> str | None:
+        """What the first admin is made with, the same for all processes of the database; None after that."""
+        if await self.are_set_up():
+            return None
+        return (await self.directory.shared_value(FIRST_RUN_TOKEN, secrets.token_hex(16).encode())).decode()
 
     async def check_set_up(self) -> None:
         """Raises `PermissionDenied` while the person at this machine is the only user."""

@@ -28,7 +28,7 @@ from lamella.app.library import Library
 from lamella.app.providers import Models, Providers
 from lamella.app.request_map import RequestMap, map_request
 from lamella.app.retention import RetentionJob
-from lamella.app.upstreams import UpstreamRow, Upstreams, read_salt, read_upstreams
+from lamella.app.upstreams import UpstreamRow, Upstreams, cache_salt, read_upstreams
 from lamella.cache.ledger import Ledger
 from lamella.chat import Chat, OutgoingMessage
 from lamella.chat.dynamic_context import Blocks, DynamicContexts
@@ -373,7 +373,7 @@ async def _gateway(
         upstreams.names(),
         adds_markers=settings.gateway_markers,
         asks_for_usage=settings.gateway_usage,
-        salt=read_salt(settings.data) if settings.gateway_cache_keys == "user" else None,
+        salt=await cache_salt(settings.data, store.directory) if settings.gateway_cache_keys == "user" else None,
         storage=LineStorage(settings.gateway_storage),
         refuses_loops=settings.gateway_loops == "refuse",
     )

@@ -18,6 +18,7 @@ gets the request translated; `models = ["*"]` names none.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import tomllib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -36,6 +37,7 @@ from lamella.gateway.dialects import Dialect
 from lamella.gateway.exchange import Route
 from lamella.llm.model_table import ModelTable
 from lamella.llm.upstream import Upstream
+from lamella.storage.directory import CACHE_SALT, DirectoryRows
 
 SETTING = "LAMELLA_UPSTREAMS"
 DialectName = Literal["messages", "chat", "responses", "embeddings"]
@@ -169,15 +171,13 @@ async def _no_groups(user_id: str) -> frozenset[str]:
     return frozenset()
 
 
-def read_salt(folder: Path) -> bytes:
+async def cache_salt(folder: Path, directory: DirectoryRows) -> bytes:
     """The secret with which owners are named to providers, made at the first time. Without it nobody can tell which
-    owner a name stands for.
+    owner a name stands for. All processes of a database share it; a file in the data folder has the one of before.
     """
-    path = folder / "cache_salt"
-    if not path.exists():
-        path.touch(mode=0o600)
-        path.write_bytes(token_bytes(32))
-    return path.read_bytes()
+    path = folder / CACHE_SALT
+    known = await asyncio.to_thread(lambda: path.read_bytes() if path.exists() else b"")
+    return await directory.shared_value(CACHE_SALT, known or token_bytes(32))
 
 
 class Upstreams:

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from contextlib import AsyncExitStack, suppress
+from secrets import token_hex
 from types import FrameType
 from typing import Annotated
 
@@ -66,8 +67,8 @@ async def _serve(host: str, port: int, settings: Settings) -> None:
     shown = f"http://[{host}]:" if ":" in host else f"http://{host}:"
     url = f"{shown}{listener.getsockname()[1]}"
     async with open_app(settings) as app, AsyncExitStack() as stack:
-        authentication = Authentication(app.accounts, is_local=host in LOOPBACK)
-        token = None if await app.accounts.are_set_up() else authentication.first_run_token
+        token = await app.accounts.first_run_token()
+        authentication = Authentication(app.accounts, is_local=host in LOOPBACK, first_run_token=token or token_hex(16))
         await stack.enter_async_context(announced(settings.data, _here(url), token))
         config = uvicorn.Config(
             create_web(app, authentication),

@@ -34,6 +34,7 @@ from lamella.storage.grants import forget_group
 from lamella.storage.rows import Row, page, page_rows, record, values
 from lamella.storage.tables import (
     api_keys,
+    deployment,
     grant_changes,
     group_members,
     groups,
@@ -44,6 +45,9 @@ from lamella.storage.tables import (
 )
 
 ACCOUNTS = "accounts"
+
+CACHE_SALT, FIRST_RUN_TOKEN = "cache_salt", "first_run_token"
+"""Values that the processes of a deployment share."""
 
 
 def find_user(connection: Connection, user_id: str) -> User:
@@ -79,6 +83,13 @@ class DirectoryRows(Rows):
         return connection.execute(select(set_ups.c.at).where(set_ups.c.name == ACCOUNTS)).scalar()
 
     @writes
+    def shared_value(self, connection: Connection, name: str, made: bytes) -> bytes:
+        """A value that all processes of this database share: the stored one, else `made`, which is stored."""
+        insert_missing(connection, deployment, [{"name": name, "data": made}])
+        found = connection.execute(select(deployment.c.data).where(deployment.c.name == name)).scalar_one()
+        return bytes(found)
+
+    @writes
     def set_up(self, connection: Connection, name: str, key: Key, at: datetime) -> User:
         """Turn accounts on: the local user is the first admin, with this name and key.
 
@@ -93,6 +104,7 @@ class DirectoryRows(Rows):
         connection.execute(update(users).where(users.c.id == LOCAL_USER).values(**named))
         connection.execute(insert(api_keys), key_row(key))
         connection.execute(insert(set_ups), owned_by)
+        connection.execute(delete(deployment).where(deployment.c.name == FIRST_RUN_TOKEN))
         return find_user(connection, LOCAL_USER)
 
     @writes

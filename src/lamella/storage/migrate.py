@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from secrets import token_bytes
 from sqlite3 import sqlite_version_info
 from typing import Any
 
@@ -34,15 +35,18 @@ from lamella.core.errors import ConfigurationError
 from lamella.storage.failures import plain_errors
 from lamella.storage.postgresql import check_server, postgres_engine, postgres_url
 from lamella.storage.sqlite import WORDS, check_references, sqlite_engine, sqlite_url
-from lamella.storage.tables import metadata, users
+from lamella.storage.tables import deployment, metadata, users
 
 BASELINE = "0035"
 """The first revision in `migrations/versions`: older databases are refused."""
 
-HEAD = "0050"
+HEAD = "0051"
 """The newest revision in `migrations/versions`, as text so that asking for it does not load Alembic."""
 
-_VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), nullable=False))
+UNFINISHED = "copying"
+"""The revision of a database that is being copied into, so that no lamella opens it: see `storage.copying`."""
+
+VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), nullable=False))
 """Alembic's own table, as it makes it but for the name of its key."""
 
 
@@ -50,7 +54,7 @@ _DIALECTS = {"sqlite": "sqlite://", "postgresql": "postgresql+psycopg://"}
 
 
 @cache
-def _statements(dialect: str) -> Sequence[str]:
+def schema_statements(dialect: str) -> Sequence[str]:
     """The statements that make every table of the schema."""
     made: list[str] = []
 
@@ -59,15 +63,21 @@ def _statements(dialect: str) -> Sequence[str]:
 
     engine = create_mock_engine(_DIALECTS[dialect], take)
     metadata.create_all(engine, checkfirst=False)
-    _VERSION.create(engine, checkfirst=False)
+    VERSION.create(engine, checkfirst=False)
     return made
 
 
+def is_index(statement: str) -> bool:
+    """Whether a statement makes an index of a table."""
+    return statement.lstrip().startswith(("CREATE INDEX", "CREATE UNIQUE INDEX"))
+
+
 def _make(connection: Connection) -> None:
-    """Make every table, the user that every database begins with, and the mark that it is up to date."""
-    for statement in _statements(connection.dialect.name):
+    """Make every table, the user and the id that every database begins with, and the mark that it is up to date."""
+    for statement in schema_statements(connection.dialect.name):
         connection.exec_driver_sql(statement)
-    connection.execute(insert(_VERSION).values(version_num=HEAD))
+    connection.execute(insert(VERSION).values(version_num=HEAD))
+    connection.execute(insert(deployment).values(name="id", data=token_bytes(16)))
     name = "Local user"
     connection.execute(
         insert(users).values(
@@ -83,6 +93,10 @@ def _make(connection: Connection) -> None:
 
 def _check_known(stored: str) -> None:
     """Raises `ConfigurationError` for a revision that this version can't begin from."""
+    if stored == UNFINISHED:
+        raise ConfigurationError(
+            "This database is an unfinished copy.", hint="Run the same `lamella migrate --to` again, which goes on."
+        )
     if stored > HEAD:
         raise ConfigurationError(
             f"A newer lamella wrote this database (revision {stored}, this one knows {HEAD}).",
@@ -100,8 +114,8 @@ def _upgrade(connection: Connection) -> None:
     tables = inspect(connection).get_table_names()
     if not tables:
         return _make(connection)
-    if _VERSION.name in tables:
-        stored = connection.execute(select(_VERSION.c.version_num)).scalar_one_or_none()
+    if VERSION.name in tables:
+        stored = connection.execute(select(VERSION.c.version_num)).scalar_one_or_none()
         if stored == HEAD:
             return None
         _check_known(stored or BASELINE)

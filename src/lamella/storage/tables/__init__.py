@@ -7,6 +7,7 @@ sort; only `sent_at` keeps the offset of the sender's zone. `storage.columns` ha
 from lamella.storage.columns import name_columns
 from lamella.storage.tables.access import (
     api_keys,
+    deployment,
     grant_changes,
     grants,
     group_members,
@@ -77,6 +78,7 @@ __all__ = [
     "client_answers",
     "conversations",
     "decisions",
+    "deployment",
     "document_numbers",
     "file_images",
     "file_texts",

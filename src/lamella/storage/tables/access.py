@@ -30,6 +30,15 @@ set_ups = Table(
 )
 """What was set up once and for all, by whom: `accounts` from when on everybody needs a key."""
 
+deployment = Table(
+    "deployment",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+)
+"""Random values that are made once and shared by all processes of a database. `id` names the database, also a copy of
+it; `cache_salt` hides names in cache keys; `first_run_token` makes the first admin. They are the server's."""
+
 groups = Table(
     "groups",
     metadata,
