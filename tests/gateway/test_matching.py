@@ -24,6 +24,13 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 Object = dict[str, Any]
 
 
+FOUND = (
+    "### Task:\nRespond to the user query using the provided context.\n\n### Output:\nProvide a clear response.\n\n"
+    '<context>\n<source id="1">The lamp is green.</source>\n</context>\n'
+)
+"""What Open WebUI puts before a message for which it found something."""
+
+
 def body(*texts: str, **fields: Any) -> Object:
     """A Chat body whose messages alternate between user and assistant."""
     roles = ("user", "assistant")
@@ -73,6 +80,13 @@ def test_an_edit_after_an_answer_is_a_rewriting() -> None:
     assert found(body("Hi", "Ho", "But?"), before) == (Relation.REWRITTEN, "line", 2)
 
 
+def test_a_rewritten_conversation_does_not_become_a_side_call_that_had_the_same_answer() -> None:
+    chat = line(body("Found: green. How is the lamp?"), "Green", id="chat")
+    side = replace(line(body("### Task:\nMake search queries."), "Green", id="side"), label="search query")
+    sent = body("How is the lamp?", "Green", "Found: red. And now?")
+    assert found(sent, side, chat) == (Relation.REWRITTEN, "chat", 0)
+
+
 def test_what_every_conversation_of_a_program_begins_with_proves_nothing() -> None:
     opening = ("Example?", "Example.", "Yours?", "Mine.")
     before = replace(line(body(*opening, "First question"), "First answer"), opening=5)
@@ -109,6 +123,8 @@ def test_a_summary_of_the_client_goes_on_with_the_line_of_its_session() -> None:
         (told("You answer with a title and an author. Generate nothing else.", "Which book?"), "conversation"),
         (body("### Task:\nMake a title.", tools=[{"type": "function"}]), "conversation"),
         (body("### Task:\nMake a title.", "Which?", "Any."), "conversation"),
+        (body(f"{FOUND}Which title has it?"), "conversation"),
+        (body(f"{FOUND}"), "side call"),
     ],
 )
 def test_a_side_call_is_known_by_its_shape(sent: Object, label: str) -> None:
@@ -129,7 +145,12 @@ def test_a_side_call_is_known_by_its_shape(sent: Object, label: str) -> None:
     ],
 )
 def test_a_client_is_named_by_its_user_agent(agent: str, name: str) -> None:
-    assert client_of(agent) == name
+    assert client_of({"user-agent": agent}) == name
+
+
+def test_open_webui_is_named_by_the_id_of_its_chat() -> None:
+    headers = {"user-agent": "Python/3.11 aiohttp/3.14.5", "x-openwebui-chat-id": "e"}
+    assert (client_of(headers), session_of(headers, {})) == ("Open WebUI", "e")
 
 
 def test_a_session_is_read_where_clients_put_it() -> None:
@@ -149,6 +170,9 @@ def test_a_session_is_read_where_clients_put_it() -> None:
         ("<a>1</a><b>2</b>Hello <i>you</i>", "Hello <i>you</i>"),
         ("<session>\nHello\n</session>", "Hello"),
         ("<unclosed> Hello", "Hello"),
+        (f"{FOUND}How is the lamp?", "How is the lamp?"),
+        ("### Task:\nGenerate a title.", "Generate a title."),
+        ("Do this:\n### Task:\nMow the lawn.", "Do this:\n### Task:\nMow the lawn."),
         ("", ""),
     ],
 )

@@ -58,7 +58,7 @@ def match(window: ObservedWindow, session: str | None, lines: Sequence[Line]) ->
     shared = {line.id: _shared(window, line) for line in own}
     rewritten = [line for line in own if _is_rewritten(window, line, shared[line.id])]
     if rewritten:
-        line = max(rewritten, key=lambda one: shared[one.id])
+        line = max(rewritten, key=lambda one: (shared[one.id], one.label == CONVERSATION))
         return Match(Relation.REWRITTEN, line, shared[line.id])
     if session is not None and window.has_tools:
         line_or_none = next((line for line in own if line.system == window.system and line.turns > 1), None)
@@ -118,9 +118,15 @@ _CLIENTS = (
     (re.compile(r"Anthropic/JS (\S+)"), "anthropic for JavaScript"),
 )
 
+_OPEN_WEBUI_CHAT = "x-openwebui-chat-id"
+"""Open WebUI names its chat so if it is told to. Its `User-Agent` is that of its HTTP library."""
 
-def client_of(user_agent: str) -> str:
-    """The name and version of the program that sent a request, by its `User-Agent`."""
+
+def client_of(headers: Mapping[str, str]) -> str:
+    """The name and version of the program that sent a request, by its `User-Agent` or a header of its own."""
+    if headers.get(_OPEN_WEBUI_CHAT):
+        return "Open WebUI"
+    user_agent = headers.get("user-agent", "")
     for pattern, name in _CLIENTS:
         if found := pattern.search(user_agent):
             return f"{name} {found[1].rstrip('(),;')}"
@@ -128,7 +134,14 @@ def client_of(user_agent: str) -> str:
     return first.replace("/", " ")[:60] or "unnamed"
 
 
-_SESSION_HEADERS = ("x-claude-code-session-id", "x-session-id", "session-id", "session_id", "x-conversation-id")
+_SESSION_HEADERS = (
+    "x-claude-code-session-id",
+    "x-session-id",
+    "session-id",
+    "session_id",
+    "x-conversation-id",
+    _OPEN_WEBUI_CHAT,
+)
 _LONGEST = 200
 
 
@@ -150,11 +163,17 @@ def session_of(headers: Mapping[str, str], body: Mapping[str, Json]) -> str | No
     return key.replace("\0", "")[:_LONGEST] or None if isinstance(key, str) else None
 
 
+_TASK = re.compile(r"\A\s*#+ ?Task:?\s*\n")
 _TAG = re.compile(r"\s*<([\w:.-]+)[^>]*>")
 
 
+_CONTEXT_ENDS = "\n</context>\n"
+"""Open WebUI puts what it found in files and on the web before a message, in a `### Task:` that ends so."""
+
+
 def title_of_message(text: str) -> str:
-    """What a person wrote of a user's message: programs put their own texts before it, in tags."""
+    """What a person wrote of a user's message: programs put their own texts before it, in tags or below headings."""
+    text = _after_context(text) or _TASK.sub("", text, count=1)
     paragraphs = [one for one in text.split("\n\n") if one.strip()]
     rest = text
     while found := _TAG.match(rest):
@@ -164,6 +183,11 @@ def title_of_message(text: str) -> str:
             break
         rest = rest[end + len(found[1]) + 3 :]
     return rest.strip() or (paragraphs[-1] if paragraphs else "")
+
+
+def _after_context(text: str) -> str:
+    """The message that Open WebUI put after what it found; "" if it found nothing for it."""
+    return text.rpartition(_CONTEXT_ENDS)[2].strip() if _TASK.match(text) and _CONTEXT_ENDS in text else ""
 
 
 # What a side call is for
@@ -201,6 +225,8 @@ def label_of(window: ObservedWindow) -> str:
         return CONVERSATION
     system = " ".join(_said(block.value) for block in window.blocks if block.level == "system")
     text = window.texts[0]
+    if _after_context(text):
+        return CONVERSATION
     fixed_form = any("format" in str(window.head.get(name)) for name in ("output_config", "response_format", "text"))
     quotes = bool(re.search(r"<(chat_history|session|conversation|transcript|diff)>|^(USER|ASSISTANT): ", text, re.M))
     task = re.search(r"^#+ ?(Task|Guidelines|Output)", text, re.M)

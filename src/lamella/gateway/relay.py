@@ -108,12 +108,11 @@ class Gateway:
         model = model_of(fields)
         route = await parts.find(self._dialect, model, identity.caller.user_id)
         body = body if route.model == model else with_model(body, route.model)
-        agent = request.headers.get("user-agent", "")
         storage = identity.options.storage or parts.storage
         session = session_of(request.headers, fields)
         if session is not None and storage is LineStorage.HASHES:
             session = hashed_session(session)
-        client, now = client_of(agent), parts.clock.now()
+        client, now = client_of(request.headers), parts.clock.now()
         made = Exchange(identity.caller, route.dialect, client, session, route, body, now, storage)
         if route.dialect is not self._dialect:
             made.translation = await self._translated(body, model, route)

@@ -114,7 +114,7 @@ class Recording:
         account = f"{request.url.netloc!r}#{blake2b(key.encode(), digest_size=8).hexdigest()}"
         facts = replace(self._table.facts(model, provider), name=model)
         route = Route(self._upstream, "", "", model, account, facts, dialect)
-        client, session = client_of(request.headers.get("user-agent", "")), session_of(request.headers, fields)
+        client, session = client_of(request.headers), session_of(request.headers, fields)
         exchange = Exchange(Caller(LOCAL_USER), dialect, client, session, route, body, self._clock.now())
         if dialect is Dialect.CHAT and not asks_for_usage(fields):
             exchange.body, exchange.hides_usage = with_usage(body), True

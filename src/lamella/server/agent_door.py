@@ -188,7 +188,7 @@ class AgentDoor:
                 history=history,
                 instructions="\n\n".join(read.instructions),
                 dialect=self.dialect,
-                client=client_of(self.request.headers.get("user-agent", "")),
+                client=client_of(self.request.headers),
                 session=session_of(self.request.headers, fields),
                 choices=choices_of(read, fields),
                 tools=read.tools,
