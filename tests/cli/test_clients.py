@@ -34,6 +34,11 @@ def test_a_client_that_loops_is_told_in_the_list_and_among_the_live_requests() -
     assert len(told({"line": looped, **told_of})) == 2
 
 
+def test_a_sum_of_which_a_part_is_estimated_is_marked() -> None:
+    estimated = LINE | {"usage": {"input": 10_000, "cache_read": 7_500, "estimated": True}}
+    assert next(iter(_listed([estimated]))).endswith("($0.0100), ≈ $0.5000")
+
+
 def test_nothing_yet_says_what_to_do() -> None:
     assert list(_listed([])) == ["No client has sent anything yet. Set the base URL of one to this server."]
 

@@ -37,6 +37,15 @@ BEGUN = {
     b'"response","status":"in_progress","model":"gpt-6.1-terra","output":[]}}\n\n',
 }
 
+SAID = {
+    "messages": b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":'
+    b'"text","text":""}}\n\nevent: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":'
+    b'"text_delta","text":"Yes, the lamp is lit."}}\n\n',
+    "chat": b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"s, the lamp is lit."}}]}\n\n',
+    "responses": b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","output_index":0,'
+    b'"content_index":0,"delta":"Yes, the lamp is lit."}\n\n',
+}
+
 
 @pytest.fixture
 async def upstream(anyio_backend: str) -> AsyncIterator[UpstreamServer]:
@@ -166,12 +175,13 @@ async def test_an_upstream_that_stays_silent_may_have_spent_tokens_and_is_not_as
 async def test_a_stream_that_ends_early_says_so_in_the_dialect(
     app: App, client: ServerClient, upstream: UpstreamServer, door: str, fault: str
 ) -> None:
-    upstream.headers, upstream.pieces = STREAM, [BEGUN[door]]
+    begun = BEGUN[door] + SAID[door]
+    upstream.headers, upstream.pieces = STREAM, [begun]
     setattr(upstream, fault, True)
     answer = await ask(client, door, True)
-    assert answer.content.startswith(BEGUN[door])
+    assert answer.content.startswith(begun)
     assert b"[DONE]" not in answer.content
-    rest = answer.content.removeprefix(BEGUN[door])
+    rest = answer.content.removeprefix(begun)
     began = {"messages": b"event: error\n", "chat": b"data: ", "responses": b"event: response.failed\n"}[door]
     assert rest.startswith(began)
     said = "broke off" if fault == "breaks" else "did not answer in time"
@@ -180,7 +190,18 @@ async def test_a_stream_that_ends_early_says_so_in_the_dialect(
         assert json.loads(rest.partition(b"data: ")[2])["response"]["id"] == "resp_up"
     [request] = await recorded(app, client)
     assert request["error"]["code"] == ("provider_error" if fault == "breaks" else "provider_timeout")
-    assert (request["usage"] or {}).get("input") == (1000 if door == "messages" else None), "as far as it was told"
+    usage = request["usage"]
+    assert usage["estimated"], "what was not told is estimated"
+    assert usage["input_estimated"] is (door != "messages")
+    assert usage["input"] == (1000 if door == "messages" else request["estimate"])
+    assert 3 <= usage["output"] <= 20
+    assert request["cost"] > 0
+    [line] = (await client.get("/lines"))["data"]
+    assert (line["cost"], line["usage"]) == (request["cost"], usage), "the line says that its sum is an estimate"
+    why = await client.get(f"/requests/{request['id']}/why")
+    if door != "messages":
+        assert (why["cause"], why["lost"]) == ("not_billed", 0)
+        assert "is estimated" in why["text"]
 
 
 @DOORS
@@ -249,7 +270,9 @@ async def test_an_answer_that_is_packed_though_nobody_asked_passes_and_is_read(
         assert b"".join([data async for data in answer.aiter_raw()]) == packed
     [request] = await recorded(app, client)
     assert "ended before the message did" in request["error"]["message"]
-    assert (request["usage"] or {}).get("input") == (1000 if door == "messages" else None)
+    usage = request["usage"]
+    assert usage["input"] == (1000 if door == "messages" else request["estimate"])
+    assert usage["input_estimated"] is (door != "messages"), "it has no end"
 
 
 @DOORS
@@ -329,6 +352,10 @@ async def test_a_caller_that_leaves_closes_the_upstream_at_once_and_is_recorded(
     assert len(upstream.got) == 1
     [request] = await recorded(app, client)
     assert "the client left before" in request["error"]["message"]
+    if stage == "before the answer":
+        assert request["usage"] is None
+    elif door != "messages" or stage == "after the headers":
+        assert request["usage"]["input_estimated"], "the provider has read the prompt"
 
 
 @DOORS

@@ -233,7 +233,7 @@ class StateContainer:
         if not is_shown and self._steps and self._steps[-1].calls:
             self._steps[-1] = replace(self._steps[-1], stop_reason=reason)
         if opened is not None and step is not None:
-            usage = _spent(opened, step)
+            usage = spent(opened, step.tokens)
             self._ends.append(opened.end(usage, cost(usage), opened.error))
             if step.parts:
                 self._steps.append(replace(step, stop_reason=reason))
@@ -249,8 +249,9 @@ class StateContainer:
         return tuple(self._ends)
 
 
-def _spent(open_step: OpenStep, step: Step) -> Usage:
-    """The usage of an interrupted step: what the provider reported, and an estimate of the rest.
+def spent(open_step: OpenStep, tokens: int) -> Usage:
+    """The usage of an interrupted step of so many local tokens: what the provider reported, and an estimate of the
+    rest.
 
     Anthropic reports the input and an output of 1 at the beginning, OpenAI both only at the end. An output that was
     reported before the last part of the answer, or is implausible for its length, is replaced by our own count.
@@ -258,7 +259,7 @@ def _spent(open_step: OpenStep, step: Step) -> Usage:
     reported, birth = open_step.usage, open_step.birth
     if not open_step.began or open_step.drained:
         return reported
-    streamed = int(step.tokens * birth.factor)
+    streamed = int(tokens * birth.factor)
     if reported == Usage():
         return replace(birth.estimate, output=streamed).doubted()
     if open_step.is_billed and reported.can_have_said(streamed):
@@ -285,7 +286,7 @@ def build_step(step: OpenStep, parts: tuple[AnswerPart, ...], counter: TokenCoun
         parts=parts,
         stop_reason=step.stop_reason or StopReason.INTERRUPTED,
         made_after=birth.made_after,
-        tokens=sum(_count(part, counter) for part in parts) + sum(_result_count(r, counter) for r in results),
+        tokens=sum(count_part(part, counter) for part in parts) + sum(_result_count(r, counter) for r in results),
         reminder=birth.reminder,
         results=results,
         made_from=birth.made_from,
@@ -297,7 +298,8 @@ def _result_count(result: ToolResult, counter: TokenCounter) -> int:
     return counter.count(result.content) + sum(counter.count(query) + 3 for query in result.queries)
 
 
-def _count(part: AnswerPart, counter: TokenCounter) -> int:
+def count_part(part: AnswerPart, counter: TokenCounter) -> int:
+    """Local tokens of a part of an answer."""
     match part:
         case Text(text):
             return counter.count(text)

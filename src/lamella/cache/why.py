@@ -225,6 +225,14 @@ def _ours(evidence: Evidence, edited: _Found | None) -> Why:
         failed = "it failed before it was billed" if request.error else "it has not been billed yet"
         text = f"About {short(request.predicted_read)} of {short(request.estimate)} tokens were to be read; {failed}."
         return Why(text, Cause.NOT_BILLED)
+    if usage.input_estimated and usage.can_be(request.estimate):
+        cost = f", ${request.cost:.4f}" if request.cost is not None else ""
+        text = (
+            f"About {short(request.predicted_read)} of {short(request.estimate)} tokens were to be read; it was cut "
+            f"before it was billed. Its bill is estimated: {short(usage.input)} tokens of input, {short(usage.output)} "
+            f"of output{cost}."
+        )
+        return Why(text, Cause.NOT_BILLED)
     about = "about " if usage.estimated else ""
     cost = f" ({about}${request.cost:.4f})" if request.cost is not None else ""
     bill = (

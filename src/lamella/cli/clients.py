@@ -84,7 +84,7 @@ def _line(line: Object) -> str:
     return (
         f"{line['id']}  {moment(line['at'])}  {line['client']}  {name}{title}  "
         f"{line['turns']} turns, {short(usage.get('input', 0))} tokens, {read} read{breaks}{saved}{loops}, "
-        f"${line['cost']:.4f}"
+        f"{'≈ ' if usage.get('estimated') else ''}${line['cost']:.4f}"
     )
 
 

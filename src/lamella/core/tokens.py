@@ -47,6 +47,11 @@ class Usage:
         """Input that was neither read from the cache nor written to it."""
         return self.input - self.cache_read - self.cache_write
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether the provider counted the input: other figures may rest on it."""
+        return self.input > 0 and not self.input_estimated
+
     def can_be(self, estimate: int) -> bool:
         """Whether a bill is plausible for a window of about `estimate` tokens. Some servers count wrongly."""
         return self.fresh >= 0 and (not estimate or self.input <= FAR_OFF * (estimate + SMALL))

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from lamella.agent.container import OpenStep
+from lamella.agent.container import OpenStep, count_part, spent
+from lamella.core.counting import ApproximateCounter
 from lamella.core.errors import LamellaError, ProviderError
 from lamella.core.json import decode_object, encode, fields_but
 from lamella.gateway.dialects import Dialect
@@ -64,6 +65,17 @@ def read_answer(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
         is_cut = exchange.error is not None or exchange.left
         return ended if is_cut else broken("The provider", f"its answer can't be read: {error}")
     return None if reader.ended else ended
+
+
+def read_billed(exchange: Exchange, opened: OpenStep) -> LamellaError | None:
+    """As `read_answer`. Of an answer that was cut, what its bill leaves out is estimated: Anthropic tells the input
+    first, OpenAI tells everything last.
+    """
+    error = read_answer(exchange, opened)
+    if error is not None and exchange.status == 200 and exchange.size <= MAX_COPY_BYTES:
+        opened.began = True
+        opened.usage = spent(opened, sum(count_part(part, ApproximateCounter()) for part in opened.parts()))
+    return error
 
 
 def _reader(exchange: Exchange) -> EventReader:

@@ -109,7 +109,7 @@ class Observation:
     def calibration(self) -> float:
         """The provider's tokens per local token, by the bill of the request before."""
         before = self.before
-        if before is not None and before.usage is not None and before.local_tokens and before.usage.input:
+        if before is not None and before.usage is not None and before.local_tokens and before.usage.is_measured:
             return before.usage.input / before.local_tokens
         return self.exchange.route.facts.token_factor
 

@@ -19,7 +19,7 @@ import structlog
 from lamella.agent.container import OpenStep, StepBirth
 from lamella.cache.difference import difference
 from lamella.cache.ledger import Ledger
-from lamella.cache.planner import note_billed, note_written
+from lamella.cache.planner import Facts, Plan, note_billed, note_written
 from lamella.cache.why import Evidence, Why, why
 from lamella.context.layouts import DEFAULT
 from lamella.core.access import LineStorage
@@ -30,7 +30,7 @@ from lamella.core.models import Markers
 from lamella.core.records import Caller, Line, LoopAlarm, ObservedRequest, RequestRecord, StoredDecision
 from lamella.core.tokens import Usage
 from lamella.gateway.additions import wanted_markers, with_markers
-from lamella.gateway.answers import read_answer
+from lamella.gateway.answers import read_billed
 from lamella.gateway.dialects import Dialect, ObservedWindow, rough_tokens_of
 from lamella.gateway.exchange import BlockWeights, Exchange, Recorded, window_of_exchange, windows_of_exchange
 from lamella.gateway.issued import IssuedResponses
@@ -199,11 +199,12 @@ class LineRecorder:
         seen = Observation(exchange, window, found, before, changed)
         if found.relation is Relation.AGAIN and before is not None:
             seen = replace(seen, is_answered=await self._store.lines.is_answered(exchange.caller, before))
-        answer = self._opened(seen)
-        error = await asyncio.to_thread(read_answer, exchange, answer)
         if self._ledger.is_shared:
             await self._ledger.read(seen.keys)
-        observed = self._observed(seen, answer, error)
+        plan, facts = seen.plan(self._ledger)
+        answer = self._opened(seen, plan)
+        error = await asyncio.to_thread(read_billed, exchange, answer)
+        observed = self._observed(seen, answer, error, plan, facts)
         observed = self._with_alarm(seen, observed, answer)
         if exchange.storage is LineStorage.HASHES:
             observed = without_text(observed)
@@ -225,7 +226,7 @@ class LineRecorder:
         if found.line is None:
             return None, None
         before = await self._store.requests.request(exchange.caller, found.line.request_id)
-        if before.usage is not None and before.usage.input:
+        if before.usage is not None and before.usage.is_measured:
             return before, before
         return before, await self._store.requests.billed_request(exchange.caller, found.line.id) or before
 
@@ -262,7 +263,7 @@ class LineRecorder:
         for one in exchange.managed.change.made:
             await self._store.lines.use_replacement(exchange.caller, one.id, line.id, record.id)
         factor = seen.calibration
-        if record.usage is not None and record.usage.input and record.local_tokens:
+        if record.usage is not None and record.usage.is_measured and record.local_tokens:
             factor = record.usage.input / record.local_tokens
         await self._managed.after(exchange, line, answer, factor)
 
@@ -274,16 +275,18 @@ class LineRecorder:
             cost = record.cost or 0.0
             await self._store.lines.add_side_request(side.exchange.caller, made, -cost, compactions)
 
-    def _opened(self, seen: Observation) -> OpenStep:
+    def _opened(self, seen: Observation, plan: Plan) -> OpenStep:
         """The step into which the answer is read."""
-        expected = Usage(input=round(seen.calibration * seen.local_tokens))
-        birth = StepBirth(self._ids.new("msg"), self._ids.new("req"), seen.window.model, "", "", expected)
-        return OpenStep(birth, set())
+        whole = round(seen.calibration * seen.local_tokens)
+        expected = Usage(input=whole, cache_read=min(plan.read, whole))
+        ids = self._ids.new("msg"), self._ids.new("req")
+        return OpenStep(StepBirth(*ids, seen.window.model, "", "", expected, seen.calibration), set())
 
-    def _observed(self, seen: Observation, answer: OpenStep, error: LamellaError | None) -> ObservedRequest:
+    def _observed(
+        self, seen: Observation, answer: OpenStep, error: LamellaError | None, plan: Plan, facts: Facts
+    ) -> ObservedRequest:
         """The rows of an exchange."""
         begins, usage, old = seen.begins, usage_of_answer(answer), seen.found.line
-        plan, facts = seen.plan(self._ledger)
         if seen.exchange.status == 200:
             note_written(plan, self._ledger, facts)
             if usage is not None:

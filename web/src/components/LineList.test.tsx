@@ -27,6 +27,12 @@ it('says so if nothing was billed', () => {
   expect(said({ ...line, usage: null, cost: 0 })).toContain('Tokens 0 From cache not billed Breaks none Cost $0')
 })
 
+it('marks sums of which a part is estimated', () => {
+  const usage = { ...line.usage!, estimated: true, input_estimated: true }
+  expect(said({ ...line, usage })).toContain('Tokens ≈ 1k From cache 92 % Breaks none Cost ≈ $0.0300')
+  expect(said({ ...line, usage: { ...usage, input_estimated: false } })).toContain('Tokens 1k From cache 92 % Breaks none Cost ≈ $0.0300')
+})
+
 it('says that a client loops, and that it has stopped', () => {
   const alarm = {
     kind: 'compacted' as const,

@@ -1,6 +1,6 @@
 import type { ReactNode } from 'react'
 import type { Line } from '../api.ts'
-import { dollars, exact, fullMoment, moment, percent, tokens } from '../format.ts'
+import { about, dollars, exact, fullMoment, moment, percent, tokens } from '../format.ts'
 import { grouped, isSideCall, type LineGroup, shareRead } from '../lines.ts'
 import { goToLine, isPlainClick, pathOfLine } from '../route.ts'
 import styles from './Clients.module.css'
@@ -82,12 +82,12 @@ export function LineFigures({ line }: { line: Line }) {
   return (
     <dl className={styles.figures}>
       <Figure name="Turns">{exact(line.turns)}</Figure>
-      <Figure name="Tokens">{tokens(line.usage?.input ?? 0)}</Figure>
+      <Figure name="Tokens">{about(tokens(line.usage?.input ?? 0), line.usage?.input_estimated)}</Figure>
       <Figure name="From cache">{share === null ? 'not billed' : percent(share)}</Figure>
       <Figure name="Breaks" bad={line.breaks > 0}>
         {line.breaks === 0 ? 'none' : `${exact(line.breaks)} (${dollars(line.lost_cost)})`}
       </Figure>
-      <Figure name="Cost">{dollars(line.cost)}</Figure>
+      <Figure name="Cost">{about(dollars(line.cost), line.usage?.estimated)}</Figure>
       {line.saved > 0 && <Figure name="Markers saved">{dollars(line.saved)}</Figure>}
       {line.compactions > 0 && (
         <Figure name="Compactions here">{`${exact(line.compactions)} (saved ${dollars(line.context_saved)})`}</Figure>

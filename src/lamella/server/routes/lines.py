@@ -60,7 +60,8 @@ class LineObject(Object, kw_only=True):
 
     `session` is the id by which the client groups its requests. `label` is `conversation`, or what a side call makes.
     `breaks` are the requests that did not read what was cached, `lost` and `lost_cost` the tokens and US dollars of
-    that. `saved` is what the markers that were added here saved. `alarm` is the newest loop of its client.
+    that. `saved` is what the markers that were added here saved. `alarm` is the newest loop of its client. If the bill
+    of an answer that was cut is estimated, so are the sums: `usage.estimated`.
     `compactions` are the summaries that were made here to keep the history short (managed context), and `context_saved`
     is about what that saved.
     """
