@@ -90,6 +90,10 @@ class Jobs(Protocol):
         """The newest job of a kind for a subject, ended ones included."""
         ...
 
+    async def open_subjects(self, caller: Caller, kind: str) -> Sequence[str]:
+        """The subjects of a user's jobs of a kind that wait or run."""
+        ...
+
     async def claim(
         self,
         kinds: Sequence[str],

@@ -134,6 +134,12 @@ class JobRows(Rows):
         row = connection.execute(query).mappings().one_or_none()
         return None if row is None else _job_of(row)
 
+    @reads
+    def open_subjects(self, connection: Connection, caller: Caller, kind: str) -> Sequence[str]:
+        """See `Jobs.open_subjects`."""
+        its = jobs.c.owner == caller.user_id, jobs.c.kind == kind, jobs.c.status.in_(_OPEN)
+        return connection.execute(select(jobs.c.subject).where(*its).order_by(jobs.c.id)).scalars().all()
+
     @writes
     def claim(
         self,

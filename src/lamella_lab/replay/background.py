@@ -40,6 +40,10 @@ class ReplayedJobs:
         """See `Jobs`."""
         return await self._inner.job(caller, kind, subject)
 
+    async def open_subjects(self, caller: Caller, kind: str) -> Sequence[str]:
+        """See `Jobs`."""
+        return await self._inner.open_subjects(caller, kind)
+
     async def claim(
         self,
         kinds: Sequence[str],

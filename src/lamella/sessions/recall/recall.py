@@ -7,7 +7,7 @@ embedder's vectors come later, by a job.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -49,9 +49,8 @@ class Recall:
         self._index = index
         self._embedder = embedder
         self._clock = clock
+        self._jobs = jobs
         self._worker = Worker(jobs, clock, {INDEX: self._do})
-        self._behind: set[tuple[str, str]] = set()
-        self._indexing: Counter[tuple[str, str]] = Counter()
         self._starting: asyncio.Task[None] | None = None
 
     @property
@@ -86,7 +85,6 @@ class Recall:
 
     async def follow(self, caller: Caller, conversation_id: str) -> None:
         """Something of this conversation was stored: index it, in the background."""
-        self._behind.add((caller.user_id, conversation_id))
         why = "something was said or summarised"
         try:
             job = NewJob(INDEX, conversation_id, why, self._clock.now(), follows=True)
@@ -140,8 +138,8 @@ class Recall:
     async def _catch_up(self, caller: Caller, conversation_id: str | None) -> None:
         """Index the words of new messages in the conversation, or in all of this caller's."""
         # What is being indexed is looked at too: a search finds what the background has not stored yet.
-        behind = [of for owner, of in self._behind | set(self._indexing) if owner == caller.user_id]
-        for one in behind if conversation_id is None else [conversation_id]:
+        behind = [conversation_id] if conversation_id else await self._jobs.open_subjects(caller, INDEX)
+        for one in behind:
             await self._index_words(caller, one)
             if self._embedder.is_local:
                 await self._index_summaries(caller, one)
@@ -151,20 +149,9 @@ class Recall:
         return None
 
     async def _index_words(self, caller: Caller, conversation_id: str) -> None:
-        key = (caller.user_id, conversation_id)
-        # Before the first look: what is stored from here on says anew that it waits.
-        self._behind.discard(key)
-        self._indexing[key] += 1
-        try:
-            while turns := await self._index.unindexed(caller, conversation_id, BATCH):
-                for turn_id, _ in turns:
-                    await self._index_turn(caller, turn_id)
-        except BaseException:
-            self._behind.add(key)
-            raise
-        finally:
-            self._indexing[key] -= 1
-            self._indexing += Counter()  # drops what is at zero
+        while turns := await self._index.unindexed(caller, conversation_id, BATCH):
+            for turn_id, _ in turns:
+                await self._index_turn(caller, turn_id)
 
     async def _index_turn(self, caller: Caller, turn_id: str) -> None:
         with suppress(NotFound):
