@@ -95,7 +95,7 @@ class NoKeys(KeyRows):
 class NoRecovery(TurnRows):
     """Does not say which turns a dead process left running."""
 
-    async def unfinished_turns(self) -> tuple[UnfinishedTurn, ...]:
+    async def unfinished_turns(self, conversation_id: str | None = None) -> tuple[UnfinishedTurn, ...]:
         """See `unfinished_turns` of the store."""
         return ()
 

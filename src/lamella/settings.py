@@ -139,6 +139,16 @@ class Settings(EngineSettings, BaseSettings):
         description="A PostgreSQL database (16 or newer), such as `postgresql://user:password@host/lamella`. Unset: a "
         "file in the data folder.",
     )
+    redis_url: SecretStr | None = Field(
+        None,
+        description="A Redis (7 or newer) or Valkey server, such as `redis://host:6379/0`: several processes may serve "
+        "the database, which must be PostgreSQL. Unset: one process serves it.",
+    )
+    replica: str = Field(
+        "",
+        description="The name of this process among several, such as `web-1`. If a process of this name is still "
+        "registered, what it did is taken over at once.",
+    )
     config: Path | None = Field(
         None, description="A TOML file of settings. Default: `lamella.toml` in the data folder, if it exists."
     )

@@ -82,8 +82,10 @@ async def test_the_revisions_make_the_tables_of_the_schema(tmp_path: Path) -> No
     engine.dispose()
 
 
-SERVERS_OWN = ("users", "groups", "cache_entries", "provider_limits", "deployment")
-"""A user is an owner, a group is the server's, and what a provider has cached belongs to the account there."""
+OF_PROCESSES = ("processes", "process_beats", "held_conversations", "signals")
+SERVERS_OWN = ("users", "groups", "cache_entries", "provider_limits", "deployment", *OF_PROCESSES)
+"""A user is an owner, a group is the server's, and what a provider has cached belongs to the account there. Processes
+serve everybody."""
 
 
 @pytest.mark.parametrize("table", metadata.sorted_tables, ids=str)

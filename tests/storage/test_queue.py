@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from lamella.core.errors import InvalidRequest, NotFound, NotWaiting, TurnInProgress
-from lamella.core.records import QueueStatus
+from lamella.core.records import QueuedMessage, QueueStatus
 from lamella.storage import Store
 
 from .conftest import Backing
@@ -47,6 +48,11 @@ async def test_a_waiting_message_is_changed_or_cancelled(waiting: Store) -> None
     assert (await waiting.queue.queue_message(ANN, queued_message("queued_4"))).seq == 4
 
 
+async def rows(store: Store, *ids: str) -> list[QueuedMessage]:
+    """Rows of the queue, as they are now."""
+    return [await store.queue.queued_message(ANN, id) for id in ids]
+
+
 async def test_half_a_character_leaves_a_waiting_message_as_it_was(waiting: Store, backing: Backing) -> None:
     before = backing.dump()
     with pytest.raises(InvalidRequest, match=r"U\+D800"):
@@ -58,7 +64,8 @@ async def test_half_a_character_leaves_a_waiting_message_as_it_was(waiting: Stor
 
 async def test_waiting_messages_go_into_the_turn_that_begins_with_them(waiting: Store) -> None:
     await waiting.turns.finish_turn(ANN, turn_end())
-    await waiting.turns.begin_turn(ANN, new_turn("turn_2", text="Text 3 🦎"), minutes(2), ["queued_3", "queued_1"])
+    read = await rows(waiting, "queued_3", "queued_1")
+    await waiting.turns.begin_turn(ANN, new_turn("turn_2", text="Text 3 🦎"), minutes(2), read)
     assert [one.id for one in await waiting.queue.queued(ANN, "conv_1")] == ["queued_2"]
     with pytest.raises(NotWaiting) as caught:
         await waiting.queue.change_queued(ANN, "queued_1", text="Late")
@@ -76,14 +83,28 @@ async def test_a_turn_does_not_begin_with_a_message_that_does_not_wait(
     await waiting.conversations.create_conversation(BOB, conversation("conv_3"))
     await waiting.queue.queue_message(BOB, queued_message("queued_of_bob", conversation_id="conv_3"))
     before = backing.dump()
+    [first] = await rows(waiting, "queued_1")
     with pytest.raises((NotFound, NotWaiting)):
-        await waiting.turns.begin_turn(ANN, new_turn("turn_2"), minutes(2), ["queued_1", message_id])
+        await waiting.turns.begin_turn(ANN, new_turn("turn_2"), minutes(2), [first, replace(first, id=message_id)])
+    assert backing.dump() == before
+
+
+@pytest.mark.parametrize("changed", [{"text": "Other"}, {"payload": {"stopped": True}}], ids=["text", "payload"])
+async def test_a_turn_does_not_begin_with_a_message_that_was_changed_since_it_was_read(
+    waiting: Store, backing: Backing, changed: dict[str, Any]
+) -> None:
+    await waiting.turns.finish_turn(ANN, turn_end())
+    read = await rows(waiting, "queued_1", "queued_2")
+    await waiting.queue.change_queued(ANN, "queued_2", **changed)
+    before = backing.dump()
+    with pytest.raises(NotWaiting, match="changed"):
+        await waiting.turns.begin_turn(ANN, new_turn("turn_2"), minutes(2), read)
     assert backing.dump() == before
 
 
 async def test_messages_wait_on_while_a_turn_runs(waiting: Store) -> None:
     with pytest.raises(TurnInProgress):
-        await waiting.turns.begin_turn(ANN, new_turn("turn_2"), minutes(2), ["queued_3"])
+        await waiting.turns.begin_turn(ANN, new_turn("turn_2"), minutes(2), await rows(waiting, "queued_3"))
     assert len(await waiting.queue.queued(ANN, "conv_1")) == 3
 
 

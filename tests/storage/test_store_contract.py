@@ -239,7 +239,8 @@ WITHOUT_ID = {
 
 async def test_every_verb_is_looked_at(store: Store) -> None:
     # Knowledge and recall have their own contracts, in test_knowledge.py and test_recall.py.
-    others = ("database", "ids", "directory", "access", "knowledge", "recall")
+    # Replicas have theirs in test_replicas.py: they act for no caller.
+    others = ("database", "ids", "directory", "access", "knowledge", "recall", "replicas")
     of_callers = [rows for name, rows in vars(store).items() if name not in others]
     verbs = {name for rows in of_callers for name, _ in inspect.getmembers(type(rows), inspect.isfunction)}
     assert {name for name in verbs if not name.startswith("_")} == BY_ID.keys() | WITHOUT_ID

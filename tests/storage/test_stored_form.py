@@ -320,4 +320,9 @@ def test_every_table_is_written_but_those_of_passages() -> None:
         "knowledge_passages",
         "knowledge_vectors",
         "set_ups",
+        # One process alone leaves these empty: tests/storage/test_replicas.py.
+        "held_conversations",
+        "process_beats",
+        "processes",
+        "signals",
     }

@@ -1,4 +1,4 @@
-"""What every `StreamBus` promises, seen from two processes that share one: packets, readers and stops."""
+"""What every `StreamBus` promises, seen from two processes that share one: packets and readers."""
 
 from __future__ import annotations
 
@@ -61,28 +61,3 @@ async def test_a_slow_follower_holds_nobody_up(ends: Ends) -> None:
         runs.publish("turn_1", n, b"a")
     runs.close("turn_1")
     assert [n async for batch in slow for n, _ in batch] == list(range(2, 1_000))
-
-
-async def test_a_stop_reaches_the_process_that_runs_the_turn(ends: Ends) -> None:
-    runs, other = ends
-    for turn_id in ("turn_1", "turn_2", "turn_3"):
-        runs.open(turn_id)
-    other.stop("turn_1")
-    other.stop("turn_2", "run_2")
-    other.stop("turn_2", "run_2")
-    runs.stop("turn_2", "run_3")
-    found = await runs.stops(["turn_1", "turn_2", "turn_3"])
-    assert sorted(map(str, found)) == sorted(map(str, [("turn_1", None), ("turn_2", "run_2"), ("turn_2", "run_3")]))
-    assert list(await runs.stops(["turn_3"])) == list(await runs.stops([])) == []
-
-
-async def test_a_stop_lasts_as_long_as_its_turn(ends: Ends) -> None:
-    runs, other = ends
-    other.stop("turn_1")
-    runs.open("turn_1")
-    assert list(await runs.stops(["turn_1"])) == []
-    other.stop("turn_1")
-    assert list(await runs.stops(["turn_1"])) == list(await runs.stops(["turn_1"])) == [("turn_1", None)]
-    runs.close("turn_1")
-    other.stop("turn_1")
-    assert list(await runs.stops(["turn_1"])) == []

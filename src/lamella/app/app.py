@@ -35,6 +35,7 @@ from lamella.chat.dynamic_context import Blocks, DynamicContexts
 from lamella.chat.kb_meta_prompt import KbMetaPrompts
 from lamella.chat.mailbox import in_progress
 from lamella.chat.message import ExecutionRequest
+from lamella.chat.replica import LocalDoorbell, Replica
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS, by_name
 from lamella.context.system_prompt import STATIC_SECTIONS, static_text
@@ -45,6 +46,7 @@ from lamella.core.errors import ConfigurationError, InvalidRequest, LamellaError
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.models import ModelFacts
 from lamella.core.packets import AnyPacket, decode_packet
+from lamella.core.ports import Doorbell
 from lamella.core.records import Caller, TurnRecord
 from lamella.gateway.managing import ManagedContext
 from lamella.gateway.recorder import recording
@@ -58,7 +60,9 @@ from lamella.settings import Settings, environment, old_variables, unknown_varia
 from lamella.storage.bases import AccessRows
 from lamella.storage.cached import SqlCacheEntries
 from lamella.storage.folder import FileStore, FolderLock
-from lamella.storage.postgresql import held_database
+from lamella.storage.migrate import database_url
+from lamella.storage.postgresql import PostgresDatabase, held_database
+from lamella.storage.replicas import ReplicaRows
 from lamella.storage.store import Store, open_store
 from lamella.tooling.tool import Registry, Tool
 from lamella.tools.addresses import AddressPolicy, allowances
@@ -278,12 +282,14 @@ async def open_app(
     headers: RequestHeaders = no_headers,
     clock: Clock | None = None,
     ids: Ids | None = None,
+    doorbell: Doorbell | None = None,
 ) -> AsyncIterator[App]:
     """The app over its data folder: locked, migrated, recovered; closed when the block ends.
 
     A deployment may pass its own models and tools, more layouts, providers of dynamic context (`blocks`; default: the
-    registered ones), headers for provider requests, a clock, and a source of ids. Without `tools` it has
-    `shipped_tools`; `more_tools` are added in any case. Raises `ConfigurationError` for a layout name that is taken,
+    registered ones), headers for provider requests, a clock, and a source of ids; and what
+    wakes other processes (`doorbell`), if several serve the database. Without `tools` it has `shipped_tools`;
+    `more_tools` are added in any case. Raises `ConfigurationError` for a layout name that is taken,
     and for an unusable provider.
     """
     if blocks is None:
@@ -295,7 +301,7 @@ async def open_app(
     more_tools = (*more_tools, *registered_tools(), *web_tools(settings))
     upstreams = read_upstreams(settings.upstreams, environment())
     async with AsyncExitStack() as stack:
-        stack.enter_context(_locked_folder(settings.data))
+        stack.enter_context(_locked_folder(settings.data, shared=_is_shared(settings)))
         clock = clock or SystemClock()
         store, ids = await _opened_store(stack, settings, clock, ids)
         served = await stack.enter_async_context(served_models(settings, models, store.access.protected))
@@ -304,7 +310,8 @@ async def open_app(
         own = _Own(settings, tables, blocks, headers, tools, more_tools, mcp, bool(configs))
         managed = _managed(settings, store, served, clock, ids, headers)
         gateway = await _gateway(stack, settings, upstreams, store, served, ledger, clock, ids, managed)
-        app = _wired(own, store, served, ledger, gateway, clock, ids)
+        replica = await _replica(stack, settings, store, doorbell, ids, clock)
+        app = _wired(own, store, served, ledger, gateway, clock, ids, replica)
         await app.uploads.sweep(await store.files.file_ids())
         await stack.enter_async_context(mcp.open())
         await app.chat.start()
@@ -332,11 +339,39 @@ async def _opened_store(stack: AsyncExitStack, settings: Settings, clock: Clock,
     """The store over the locked folder, and the source of ids: `ids`, or one that continues after the stored ones."""
     own, given = RandomIds(clock), settings.database_url
     database = given.get_secret_value() if given is not None else database_path(settings.data)
-    await stack.enter_async_context(held_database(database))
+    await stack.enter_async_context(held_database(database, shared=_is_shared(settings)))
     store = await stack.enter_async_context(await open_store(database, ids or own))
     own.follow(*await store.turns.newest_ids())
-    await store.jobs.release(clock.now())  # no other process has this database: who held these jobs has ended
+    if not _is_shared(settings):  # no other process has this database: who held these jobs has ended
+        await store.jobs.release(clock.now())
+        await store.replicas.clear()
     return store, ids or own
+
+
+def _is_shared(settings: Settings) -> bool:
+    """Whether several processes may serve the database. Raises `ConfigurationError` if they can't."""
+    if settings.redis_url is None:
+        return False
+    if settings.database_url is None:
+        raise ConfigurationError(
+            "Several processes can't serve one database file.",
+            hint="Set LAMELLA_DATABASE_URL to a PostgreSQL database, or leave LAMELLA_REDIS_URL out.",
+            param="LAMELLA_REDIS_URL",
+        )
+    return True
+
+
+async def _replica(
+    stack: AsyncExitStack, settings: Settings, store: Store, doorbell: Doorbell | None, ids: Ids, clock: Clock
+) -> Replica | None:
+    """This process among several; None if it serves alone."""
+    if not _is_shared(settings) or settings.database_url is None:
+        return None
+    url = database_url(settings.database_url.get_secret_value())
+    database = PostgresDatabase.of(url, connections=2)
+    stack.push_async_callback(database.close)
+    rows = ReplicaRows(database, ids)
+    return Replica(rows, store.database, doorbell or LocalDoorbell(), ids, clock, settings.replica)
 
 
 def _managed(
@@ -380,7 +415,14 @@ async def _gateway(
 
 
 def _wired(
-    own: _Own, store: Store, served: ServedModels, ledger: Ledger, gateway: GatewayParts, clock: Clock, ids: Ids
+    own: _Own,
+    store: Store,
+    served: ServedModels,
+    ledger: Ledger,
+    gateway: GatewayParts,
+    clock: Clock,
+    ids: Ids,
+    replica: Replica | None,
 ) -> App:
     """The parts of the app, put together. Nothing runs yet."""
     settings, models, embedder = own.settings, served.main, embedder_of(own.settings)
@@ -388,7 +430,7 @@ def _wired(
     uploads = FileStore(settings.data / "files")
     knowledge = knowledge_of(settings, store, uploads, embedder, served, clock, ids)
     gateway.recorder.index = recall.follow
-    core = _core(own, store, served, ledger, recall, knowledge, clock, ids)
+    core = _core(own, store, served, ledger, recall, knowledge, clock, ids, replica)
     registry, once, wake = core.services.registry, IdempotentCreation(store, clock), knowledge.ingestion.wake
     shipped = static_text(STATIC_SECTIONS)
     library = Library(
@@ -434,6 +476,7 @@ def _core(
     knowledge: Knowledge,
     clock: Clock,
     ids: Ids,
+    replica: Replica | None,
 ) -> Core:
     """The engine with the deployment's tools and blocks. The demonstration writes no titles."""
     offered = shipped_tools(store, recall, knowledge, own.settings) if own.tools is None else own.tools
@@ -450,10 +493,11 @@ def _core(
         summary_model=served.second,
         recall=recall,
         contexts=contexts,
+        replica=replica,
     )
 
 
-def _locked_folder(data: Path) -> FolderLock:
+def _locked_folder(data: Path, *, shared: bool) -> FolderLock:
     """The data folder, created if missing and locked for this process. Raises `ConfigurationError`."""
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -461,7 +505,7 @@ def _locked_folder(data: Path) -> FolderLock:
         raise ConfigurationError(
             f"The data folder {data} can't be made: {error.strerror}.", hint="Set LAMELLA_DATA or --data."
         ) from error
-    return FolderLock(data)
+    return FolderLock(data, shared=shared)
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lamella.cache.ledger import Ledger
 from lamella.chat import Chat
 from lamella.chat.dynamic_context import DynamicContexts
+from lamella.chat.replica import Replica
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
 from lamella.core.clock import Clock
@@ -45,15 +46,16 @@ def build_core(
     recall: Recall | None = None,
     bus: StreamBus | None = None,
     contexts: DynamicContexts | None = None,
+    replica: Replica | None = None,
 ) -> Core:
     """Wire the turn engine and the follow-up of turns. Without `bus` an in-process bus is used; without `contexts` the
-    server adds no dynamic context.
+    server adds no dynamic context; without `replica` no other process serves this store.
     """
     bus, settings = bus or MemoryBus(), settings or EngineSettings()
     journal = Journal(services.store, bus, services.clock)
     engine = TurnEngine(services, models, journal, bus, settings, layouts)
     sessions = Sessions(engine.loader, services, jobs, settings, summary_model, recall)
-    return Core(Chat(engine, services, journal, bus, sessions, settings, contexts), services, sessions)
+    return Core(Chat(engine, services, journal, bus, sessions, settings, contexts, replica), services, sessions)
 
 
 def build_services(

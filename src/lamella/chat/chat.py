@@ -8,6 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from typing import assert_never
+
+import structlog
 
 from lamella.chat.command_runner import CommandRunner
 from lamella.chat.dynamic_context import DynamicContexts
@@ -15,11 +18,13 @@ from lamella.chat.mailbox import Mailboxes
 from lamella.chat.packets import Queued, command_answer, ends, expired_packets, missing_end, one_batch
 from lamella.chat.queue import Queue
 from lamella.chat.queue_worker import QueueWorker
+from lamella.chat.replica import Replica
 from lamella.chat.send import Done, Sender
 from lamella.chat.turns import Turns
 from lamella.commands.command import CommandContext, Stopped
 from lamella.commands.registry import Commands
-from lamella.core.errors import InvalidRequest, NotFound
+from lamella.core.errors import InvalidRequest, LeaseLost, NotFound, StoreFailed
+from lamella.core.json import Json, JsonObject
 from lamella.core.messages import TurnStatus
 from lamella.core.ports import Batch, StreamBus
 from lamella.core.records import (
@@ -29,6 +34,7 @@ from lamella.core.records import (
     QueuedMessage,
     can_go_on,
 )
+from lamella.core.replicas import Inherited, Signal, SignalKind
 from lamella.core.settings import EngineSettings
 from lamella.sessions.sessions import Sessions
 from lamella.tooling.tool import Verdict
@@ -37,8 +43,19 @@ from lamella.turns.recovery import recover
 from lamella.turns.services import Services
 from lamella.turns.turn import TurnEngine
 
+log = structlog.get_logger()
+
 READ_SECONDS = 1.0
 """The longest wait of an `/abort` for whether an incoming request is a message: it is stopped in any case."""
+
+RECOVER_PAUSE = 1.0
+"""Seconds before a turn of a dead process is recovered again after the store failed."""
+
+FOLLOW_SECONDS = 0.25
+"""How often the journal of a turn is read that another process runs."""
+
+END_SECONDS = 1.0
+"""The longest wait for the last packets of a turn that has ended."""
 
 CLOSE_SECONDS = 2.0
 """The most that a closing process waits for its turns to be saved."""
@@ -56,19 +73,21 @@ class Chat:
         sessions: Sessions,
         settings: EngineSettings,
         contexts: DynamicContexts | None = None,
+        replica: Replica | None = None,
     ) -> None:
         self._engine = engine
+        self._replica = replica
         self._sessions = sessions
         self._services = services
         self._journal = journal
         self._bus = bus
-        self._mailboxes = Mailboxes(services.store)
-        self._turns = Turns(engine, sessions, journal)
+        self._mailboxes = Mailboxes(services.store, replica)
+        self._turns = Turns(engine, sessions, journal, self._mailboxes)
         reach = CommandContext(
             services.store, sessions, services.clock, self.abort, self.waiting, self.drop, self.flush
         )
         self.commands = Commands(reach)
-        self._keeper = QueueWorker(self._turns, services, self.commands)
+        self._keeper = QueueWorker(self._turns, services, self.commands, self._mailboxes)
         self.queue = Queue(self._keeper, services, self._mailboxes, self.commands, settings.queue_limit)
         self.orders = CommandRunner(self.commands, self._turns, services, self._mailboxes, self.queue)
         self.sender = Sender(
@@ -84,11 +103,19 @@ class Chat:
         )
 
     async def start(self) -> None:
-        """Recover turns of a dead process, then accept messages, including those left in the queue."""
+        """Recover turns of a dead process, then accept messages, including those left in the queue.
+
+        One of several processes takes only what nobody else has, and recovers it in the background.
+        """
         services = self._services
-        await recover(services.store, services.clock, services.counter, self._engine.loader.facts)
+        if self._replica is None:
+            await recover(services.store, services.clock, services.counter, self._engine.loader.facts)
         self._journal.start()
         self._sessions.start()
+        if self._replica is not None:
+            self._replica.on_inherited, self._replica.on_signal = self._take_up, self._signalled
+            await self._replica.start()
+            return
         for owner, conversation_id in {
             (o, m.conversation_id): None for o, m in await self._services.store.queue.all_queued()
         }:
@@ -120,6 +147,61 @@ class Chat:
         await self._turns.close(CLOSE_SECONDS)
         await self._sessions.close()
         await self._journal.close()
+        await self._mailboxes.close()
+        if self._replica is not None:
+            await self._replica.close()
+
+    def _take_up(self, inherited: Sequence[Inherited]) -> None:
+        """Go on with the conversations and jobs of processes that are gone."""
+        self._sessions.wake()
+        for one in inherited:
+            self._turns.track(self._go_on(Caller(one.owner), one.conversation_id))
+
+    async def _go_on(self, owner: Caller, conversation_id: str) -> None:
+        """End the turn that a gone process left running, as far as it came, then work through the queue."""
+        box = self._mailboxes.of(conversation_id)
+        await box.floor.acquire()
+        try:
+            while not self._turns.closing:
+                try:
+                    if await self._mailboxes.holds(box, conversation_id):
+                        services, facts = self._services, self._engine.loader.facts
+                        await recover(services.store, services.clock, services.counter, facts, conversation_id)
+                    return
+                except StoreFailed as error:
+                    log.error("a turn can't be recovered yet", conversation_id=conversation_id, error=error.message)
+                    await self._services.clock.sleep(RECOVER_PAUSE)
+        except (LeaseLost, NotFound) as error:
+            log.warning("what a dead process left is not taken up", conversation_id=conversation_id, why=error.message)
+        finally:
+            self._mailboxes.leave(box, owner, conversation_id)
+
+    def _signalled(self, signal: Signal) -> None:
+        """Do what another process asks."""
+        data, box = signal.data, self._mailboxes.of(signal.conversation_id)
+        owner, turn_id, run_id = Caller(str(data.get("owner"))), str(data.get("turn")), data.get("run")
+        match signal.kind:
+            case SignalKind.QUEUE:
+                self.queue.woken(owner, signal.conversation_id)
+            case SignalKind.STOP:
+                self._turns.stop(owner, turn_id, None if run_id is None else str(run_id))
+            case SignalKind.ABORT:
+                if box.stop_beginning() is None:
+                    box.stop_arrivals()
+            case SignalKind.APPROVE:
+                verdict = Verdict(bool(data.get("approved")), str(data.get("reason")))
+                with suppress(InvalidRequest):
+                    self._services.approvals.decide(turn_id, str(data.get("call")), verdict)
+            case SignalKind.PREFER:
+                self._engine.prefer(turn_id, str(run_id))
+            case _:
+                assert_never(signal.kind)
+
+    async def _ask(self, kind: SignalKind, caller: Caller, conversation_id: str, **data: Json) -> bool:
+        """Ask the process that holds a conversation; whether it is another one."""
+        if self._replica is None:
+            return False
+        return await self._replica.signal(Signal(kind, conversation_id, {"owner": caller.user_id, **data}))
 
     def is_settling(self, conversation_id: str) -> bool:
         """Whether a turn runs in this process, or its follow-up does."""
@@ -152,17 +234,19 @@ class Chat:
         """
         if self._turns.stop(caller, turn_id):
             return TurnStatus.RUNNING
-        status = (await self._services.store.turns.turn(caller, turn_id)).status
-        if status is TurnStatus.RUNNING:
-            self._turns.stop_elsewhere(turn_id)
-        return status
+        turn = await self._services.store.turns.turn(caller, turn_id)
+        if turn.status is TurnStatus.RUNNING:
+            await self._ask(SignalKind.STOP, caller, turn.conversation_id, turn=turn_id)
+        return turn.status
 
     async def stop_run(self, caller: Caller, run_id: str) -> str:
         """Ask one model's answer to stop while the others continue; an ended one is not changed. Returns its turn."""
         turn_id = self._engine.turn_of(run_id)
         if turn_id is None or not self._turns.stop(caller, turn_id, run_id):
             turn_id = await self._services.store.branches.turn_of_run(caller, run_id)
-            self._turns.stop_elsewhere(turn_id, run_id)
+            turn = await self._services.store.turns.turn(caller, turn_id)
+            if turn.status is TurnStatus.RUNNING:
+                await self._ask(SignalKind.STOP, caller, turn.conversation_id, turn=turn_id, run=run_id)
         return turn_id
 
     async def prefer(self, caller: Caller, turn_id: str, run_id: str | None, *, latest: bool = False) -> Conversation:
@@ -189,6 +273,9 @@ class Chat:
             place = await self._services.store.branches.latest(caller, turn.conversation_id, place)
         async with self._mailboxes.of(turn.conversation_id).rows:
             conversation = await self._engine.go_to(caller, turn.conversation_id, place)
+        if place.turn_id is not None and place.turn_id == conversation.running_turn and place.run_id is not None:
+            names = {"turn": place.turn_id, "run": place.run_id}
+            await self._ask(SignalKind.PREFER, caller, turn.conversation_id, **names)
         return conversation
 
     async def abort(self, caller: Caller, conversation: Conversation) -> Stopped | None:
@@ -202,7 +289,13 @@ class Chat:
         if (beginning := box.stop_beginning()) is not None:
             return Stopped(beginning, began=False)
         arrived = box.stop_arrivals()
-        if box.keeper is not None and await self.queue.stop_first(caller, conversation.id):
+        if self._replica is not None:  # a message may be on its way in any of the others
+            owner: JsonObject = {"owner": caller.user_id}
+            await self._replica.signal_all(Signal(SignalKind.ABORT, conversation.id, owner))
+        keeps = self._replica is not None or box.keeper is not None
+        if keeps and await self.queue.stop_first(caller, conversation.id):
+            return Stopped(None, began=False)
+        if self._replica is not None and await self._replica.is_elsewhere(conversation.id):
             return Stopped(None, began=False)
         with suppress(TimeoutError):
             async with asyncio.timeout(READ_SECONDS):
@@ -213,8 +306,7 @@ class Chat:
 
     async def rest(self, conversation_id: str) -> None:
         """Returns when no turn runs in a conversation, and the follow-up of its last one is done."""
-        async with self._mailboxes.of(conversation_id).floor:
-            return
+        await self._mailboxes.settled(conversation_id)
 
     async def waiting(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
         """See `Queue.behind`."""
@@ -229,8 +321,14 @@ class Chat:
         await self.queue.flush(caller, conversation_id)
 
     async def approve(self, caller: Caller, turn_id: str, call_id: str, verdict: Verdict) -> None:
-        """Let a waiting call run, or not. Raises `NotFound`, and `InvalidRequest` if none waits."""
-        await self._services.store.turns.turn(caller, turn_id)
+        """Let a waiting call run, or not. Raises `NotFound`, and `InvalidRequest` if none waits here and no other
+        process runs the turn.
+        """
+        turn = await self._services.store.turns.turn(caller, turn_id)
+        if turn.status is TurnStatus.RUNNING and self._journal.owner(turn_id) is None:
+            said: dict[str, Json] = {"approved": verdict.approved, "reason": verdict.reason, "call": call_id}
+            if await self._ask(SignalKind.APPROVE, caller, turn.conversation_id, turn=turn_id, **said):
+                return
         self._services.approvals.decide(turn_id, call_id, verdict)
 
     async def delete(self, caller: Caller, conversation_id: str) -> None:
@@ -249,11 +347,43 @@ class Chat:
     async def follow(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
         """As `stream`, but raises at once if the turn can't be read."""
         if not self._bus.is_live(turn_id):
+            if self._replica is not None and await self._runs(caller, turn_id):
+                return self._elsewhere(caller, turn_id, after)
             return await self._stored(caller, turn_id, after)
         live = self._bus.follow(turn_id, after)  # before the store is asked: the turn may end meanwhile
         if await self._services.store.turns.is_closed(caller, turn_id):
             return self._followed_later(caller, turn_id, after, live)
-        return live
+        return live if self._replica is None else self._to_its_end(caller, turn_id, after, live)
+
+    async def _runs(self, caller: Caller, turn_id: str) -> bool:
+        return (await self._services.store.turns.turn(caller, turn_id)).status is TurnStatus.RUNNING
+
+    async def _to_its_end(
+        self, caller: Caller, turn_id: str, after: int, live: AsyncIterator[Batch]
+    ) -> AsyncIterator[Batch]:
+        """The packets of a turn that runs here, to its end also if another process takes it over."""
+        ended = False
+        async for batch in live:
+            yield batch
+            after, ended = batch[-1][0], ends(batch[-1][1])
+        if not ended:
+            async for batch in self._elsewhere(caller, turn_id, after):
+                yield batch
+
+    async def _elsewhere(self, caller: Caller, turn_id: str, after: int) -> AsyncIterator[Batch]:
+        """The packets of a turn that another process runs, as they are stored, to its end."""
+        waited = 0.0
+        while await self._runs(caller, turn_id) or waited < END_SECONDS:
+            found = [one for one in await self._services.store.turns.journal(caller, turn_id, after) if one[0] > after]
+            if found:
+                yield found
+                after, waited = found[-1][0], 0.0
+                if ends(found[-1][1]):
+                    return
+            await self._services.clock.sleep(FOLLOW_SECONDS)
+            waited += FOLLOW_SECONDS
+        async for batch in await self._stored(caller, turn_id, after):
+            yield batch
 
     async def _followed_later(
         self, caller: Caller, turn_id: str, after: int, live: AsyncIterator[Batch]

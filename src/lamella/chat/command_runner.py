@@ -100,7 +100,7 @@ class CommandRunner:
             try:
                 return await self._now(command)
             finally:
-                box.floor.release()
+                self._mailboxes.leave(box, command.caller, command.conversation_id)
         if not command.queue:
             raise TurnInProgress(
                 f"/{command.typed.name} changes the context of the running answer.",

@@ -17,17 +17,22 @@ once take neither; `/abort` takes the rows where nothing but a debounce is left 
 
 A message is an `IncomingMessage` from the moment that its door knows it to be one until its turn has begun or it is
 stored as a row. So at each moment a message is an arrival, a row or the running turn, and an `/abort` finds it.
+
+With several processes, one of them *holds* a conversation while anything runs or waits in it (`replica.py`). The floor
+is then taken in two steps: the lock here, and the hold in the database. A process that can't hold the conversation adds
+a row to its queue, which the holder answers.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from lamella.core.errors import TurnInProgress
+from lamella.chat.replica import Replica
+from lamella.core.errors import LamellaError, TurnInProgress
 from lamella.core.records import Caller
 from lamella.storage import Store
 
@@ -63,12 +68,14 @@ class Mailbox:
 
     `beginning` is the id of the turn that is about to begin, `begins` its task if it is of a new message. `taking` are
     the queued rows that go into it. `running` is the turn that runs in this process. `news` wakes the queue's worker.
+    `holding` is held while the conversation is taken from other processes or let go.
     """
 
     rows: asyncio.Lock = field(default_factory=asyncio.Lock)
     floor: asyncio.Lock = field(default_factory=asyncio.Lock)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     keyed: asyncio.Lock = field(default_factory=asyncio.Lock)
+    holding: asyncio.Lock = field(default_factory=asyncio.Lock)
     keeper: asyncio.Task[None] | None = None
     beginning: str | None = None
     begins: asyncio.Task[None] | None = None
@@ -105,9 +112,13 @@ class Mailbox:
 class Mailboxes:
     """The mailboxes of one process."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, replica: Replica | None = None) -> None:
+        self.replica = replica
+        self.wake: Callable[[Mailbox, Caller, str], None] = lambda *_: None
+        """Begins to work through a queue; set by the queue's worker."""
         self._store = store
         self._boxes: WeakValueDictionary[str, Mailbox] = WeakValueDictionary()
+        self._leaving: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Mailbox]:
         return iter(list(self._boxes.values()))
@@ -122,13 +133,63 @@ class Mailboxes:
         return box is not None and box.floor.locked()
 
     async def takes_floor(self, box: Mailbox, caller: Caller, conversation_id: str) -> bool:
-        """Take the floor if no turn runs and the queue is empty. A saved answer releases it in a moment."""
+        """Take the floor if no turn runs and the queue is empty. A saved answer releases it in a moment.
+
+        The one that takes it calls `leave`, or lets the turn's task do so. Raises `LeaseLost`.
+        """
         if box.keeper is not None:
             return False
         if box.floor.locked() and (box.beginning is not None or await self.running(caller, conversation_id)):
             return False
         await box.floor.acquire()
-        return True
+        taken = self.replica is None
+        try:
+            taken = taken or await self.holds(box, conversation_id, to_speak=True)
+        finally:
+            if not taken:
+                box.floor.release()
+        return taken
+
+    async def holds(self, box: Mailbox, conversation_id: str, *, to_speak: bool = False) -> bool:
+        """Take a conversation from other processes, unless one of them holds it: see `Replica.take`."""
+        if self.replica is None:
+            return True
+        async with box.holding:
+            return await self.replica.take(conversation_id, to_speak=to_speak)
+
+    def leave(self, box: Mailbox, caller: Caller, conversation_id: str) -> None:
+        """Release the floor, and let the conversation go in the background if nothing is left to do in it."""
+        box.floor.release()
+        if self.replica is not None:
+            leaving = asyncio.create_task(self.let_go(box, caller, conversation_id))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+
+    async def let_go(self, box: Mailbox, caller: Caller, conversation_id: str) -> None:
+        """Let other processes have a conversation, unless this one uses it or something waits in it."""
+        if self.replica is None:
+            return
+        left = False
+        async with box.holding:
+            if not box.floor.locked() and box.keeper is None:
+                left = await self.replica.let_go(conversation_id)
+        if left:
+            with suppress(LamellaError):
+                if await self._store.queue.queued(caller, conversation_id):
+                    self.wake(box, caller, conversation_id)
+
+    async def settled(self, conversation_id: str) -> None:
+        """Returns when no turn runs in a conversation and none is followed up, in whatever process."""
+        async with self.of(conversation_id).floor:
+            if self.replica is not None:
+                await self.replica.settled(conversation_id)
+
+    async def close(self) -> None:
+        """Wait until what was left is let go."""
+        if self._leaving:
+            await asyncio.wait(self._leaving, timeout=1.0)
+        for leaving in self._leaving:
+            leaving.cancel()
 
     async def running(self, caller: Caller, conversation_id: str) -> str | None:
         """The turn that runs."""

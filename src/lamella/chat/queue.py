@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 
@@ -24,8 +25,12 @@ from lamella.commands.registry import Commands
 from lamella.core.errors import InvalidRequest, NotFound, NotWaiting
 from lamella.core.ports import Batch
 from lamella.core.records import Caller, QueuedMessage, QueueStatus
+from lamella.core.replicas import Signal, SignalKind
 from lamella.storage import Store
 from lamella.turns.services import Services
+
+OUT_SECONDS = 0.5
+"""How often a wait for a row looks whether another process took it out of the queue."""
 
 
 class Queue:
@@ -38,6 +43,7 @@ class Queue:
         self._store: Store = services.store
         self._clock = services.clock
         self._box_of = mailboxes.of
+        self._replica = mailboxes.replica
         self._commands = commands
         self._limit = limit
 
@@ -97,6 +103,7 @@ class Queue:
         async with box.rows:
             _must_wait(box, message_id)
             await self._store.queue.change_queued(caller, message_id, text=read.text)
+        await self._news(caller, conversation_id)
         return await self.find(caller, conversation_id, message_id)
 
     async def cancel(self, caller: Caller, conversation_id: str, message_id: str) -> QueuedMessage:
@@ -107,7 +114,7 @@ class Queue:
             _must_wait(box, message_id)
             row = await self._store.queue.cancel_queued(caller, message_id)
         self._keeper.tell(message_id)
-        box.news.set()
+        await self._news(caller, conversation_id)
         return row
 
     async def drop(self, caller: Caller, conversation_id: str, message_ids: Sequence[str]) -> tuple[QueuedMessage, ...]:
@@ -127,7 +134,7 @@ class Queue:
                 if isinstance(sent, QueuedContent) and sent.due > now and row.id not in box.taking:
                     payload = payload_of(msgspec.structs.replace(sent, due=now))
                     await self._store.queue.change_queued(caller, row.id, payload=payload)
-        box.news.set()
+        await self._news(caller, conversation_id)
 
     async def stop_first(self, caller: Caller, conversation_id: str) -> bool:
         """Stop the messages that would be answered next, while no turn runs: their turn begins now and stops at once.
@@ -153,6 +160,7 @@ class Queue:
                 payload = payload_of(msgspec.structs.replace(sent, due=now, stopped=True))
                 await self._store.queue.change_queued(Caller(row.sender), row.id, payload=payload)
             self.woken(Caller(row.sender), row.conversation_id)
+            await self._news(Caller(row.sender), row.conversation_id)
 
     async def packets(
         self, caller: Caller, queued: Queued, follow: Callable[[Caller, str], AsyncIterator[Batch]]
@@ -178,11 +186,20 @@ class Queue:
         left = self._keeper.leaving(row.id)
         with suppress(NotFound):
             row = await self._store.queue.queued_message(caller, row.id)
-            if row.status is QueueStatus.QUEUED:
-                await left.wait()
+            while row.status is QueueStatus.QUEUED and not self._keeper.closing:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(None if self._replica is None else OUT_SECONDS):
+                        await left.wait()
+                left.clear()
                 row = await self._store.queue.queued_message(caller, row.id)
             return row
         return None
+
+    async def _news(self, caller: Caller, conversation_id: str) -> None:
+        """Wake the queue's worker, in whatever process it is."""
+        self._box_of(conversation_id).news.set()
+        if self._replica is not None:
+            await self._replica.signal(Signal(SignalKind.QUEUE, conversation_id, {"owner": caller.user_id}))
 
     def woken(self, caller: Caller, conversation_id: str) -> None:
         """Something came to the queue."""

@@ -10,12 +10,12 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from lamella.chat.mailbox import IncomingMessage, Mailbox
+from lamella.chat.mailbox import IncomingMessage, Mailbox, Mailboxes
 from lamella.chat.message import local
 from lamella.chat.queued import QueuedCommand, QueuedContent, QueuedGroup, QueuedItem, UnreadableRow, groups
 from lamella.chat.turns import Turns
 from lamella.commands.registry import Commands
-from lamella.core.errors import LamellaError, NotFound, NotWaiting, StoreFailed
+from lamella.core.errors import LamellaError, LeaseLost, NotFound, NotWaiting, StoreFailed
 from lamella.core.json import JsonObject
 from lamella.core.records import (
     UNCHANGED,
@@ -67,8 +67,10 @@ class QueueWorker:
     outcome.
     """
 
-    def __init__(self, turns: Turns, services: Services, commands: Commands) -> None:
+    def __init__(self, turns: Turns, services: Services, commands: Commands, mailboxes: Mailboxes) -> None:
         self._turns = turns
+        self._mailboxes = mailboxes
+        mailboxes.wake = lambda box, owner, conversation_id: self.wake(QueuePlace(box, owner, conversation_id))
         self._services = services
         self._store = services.store
         self._commands = commands
@@ -100,15 +102,23 @@ class QueueWorker:
         self.tell(*self._left)
 
     async def _keep(self, place: QueuePlace) -> None:
-        """Until nothing waits."""
-        failures = 0
+        """Until nothing waits, or another process holds the conversation."""
+        failures, held = 0, False
         while not self._turns.closing:
             place.box.news.clear()
             try:
+                held = held or await self._mailboxes.holds(place.box, place.conversation_id)
+                if not held:
+                    if place.box.news.is_set():
+                        continue
+                    break
                 empty = await self._next(place, failures)
                 failures = 0
             except NotFound:
                 empty = True  # The conversation was deleted, and its queue with it.
+            except LeaseLost:
+                held, empty = False, False
+                await self._services.clock.sleep(PAUSE)
             except StoreFailed as error:
                 failures, empty = failures + 1, False
                 log.error("the queue waits for the store", conversation_id=place.conversation_id, error=error.message)
@@ -120,6 +130,8 @@ class QueueWorker:
             if empty and not place.box.news.is_set():
                 break
         place.box.keeper = None
+        if held:
+            await self._mailboxes.let_go(place.box, place.owner, place.conversation_id)
 
     async def _next(self, place: QueuePlace, failures: int) -> bool:
         """Do the first item of the queue when it is due and the floor is free. Returns whether the queue is empty."""
@@ -162,7 +174,7 @@ class QueueWorker:
     async def _do(self, place: QueuePlace, group: QueuedGroup, failures: int) -> bool:
         """Answer messages, or run a command. Returns whether a turn began. A failure does not block later items.
 
-        Raises `StoreFailed` if the operation will be tried again.
+        Raises `StoreFailed` if the operation will be tried again, and `LeaseLost` if another process will do it.
         """
         caller = Caller(group.rows[0].sender)
         if isinstance(group.sent, UnreadableRow):
@@ -176,10 +188,12 @@ class QueueWorker:
             arrival = IncomingMessage(is_message=True, turn_id=turn_id_of(group.rows[0]), stopped=group.sent.stopped)
             with place.box.expecting(arrival):
                 new = await self._new_turn(caller, group, group.sent)
-                await self._turns.begin(place.box, caller, new, arrival, group.ids)
+                await self._turns.begin(place.box, caller, new, arrival, group.rows)
             return True
         except NotWaiting:
             return False
+        except LeaseLost:
+            raise
         except LamellaError as error:
             if isinstance(error, StoreFailed) and failures + 1 < ATTEMPTS:
                 raise

@@ -241,7 +241,7 @@ class Sender:
         try:
             await self._turns.begin(box, sent.caller, new, sent.arrival)
         except BaseException:
-            box.floor.release()
+            self._mailboxes.leave(box, sent.caller, new.conversation_id)
             await self._release(sent.caller, sent.message.key)
             raise
 

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import structlog
 
-from lamella.chat.mailbox import IncomingMessage, Mailbox
+from lamella.chat.mailbox import IncomingMessage, Mailbox, Mailboxes
 from lamella.core.counting import count_tokens
-from lamella.core.errors import LamellaError, NeedsCompaction, ServerStopping
-from lamella.core.records import Caller, NewTurn
+from lamella.core.errors import LamellaError, LeaseLost, NeedsCompaction, ServerStopping
+from lamella.core.records import Caller, NewTurn, QueuedMessage
 from lamella.sessions.compaction import Compacted
 from lamella.sessions.sessions import Sessions
 from lamella.turns.journal import Journal
@@ -26,10 +26,11 @@ DoneT = TypeVar("DoneT")
 class Turns:
     """The tasks of one process, and the beginning of turns."""
 
-    def __init__(self, engine: TurnEngine, sessions: Sessions, journal: Journal) -> None:
+    def __init__(self, engine: TurnEngine, sessions: Sessions, journal: Journal, mailboxes: Mailboxes) -> None:
         self.engine = engine
         self.closing = False
         self._journal = journal
+        self._mailboxes = mailboxes
         self._sessions = sessions
         self._beginning: dict[tuple[str, str], IncomingMessage] = {}
         """By owner and turn."""
@@ -54,7 +55,12 @@ class Turns:
         return task
 
     async def begin(
-        self, box: Mailbox, caller: Caller, new: NewTurn, incoming: IncomingMessage, queued_ids: Sequence[str] = ()
+        self,
+        box: Mailbox,
+        caller: Caller,
+        new: NewTurn,
+        incoming: IncomingMessage,
+        queued: Sequence[QueuedMessage] = (),
     ) -> None:
         """Store a turn and let it run; the caller holds the floor, and the turn's task lets go of it.
 
@@ -63,7 +69,7 @@ class Turns:
         box.beginning = new.id
         self._beginning[caller.user_id, new.id] = incoming
         try:
-            begun = await self._fitting(caller, new, queued_ids)
+            begun = await self._fitting(caller, new, queued)
         finally:
             box.beginning = box.begins = None
             del self._beginning[caller.user_id, new.id]
@@ -85,22 +91,18 @@ class Turns:
         self.engine.stops.stop(turn_id, run_id)
         return True
 
-    def stop_elsewhere(self, turn_id: str, run_id: str | None = None) -> None:
-        """Ask a turn in another process to stop. The caller's right was checked."""
-        self.engine.stops.stop(turn_id, run_id)
-
-    async def _fitting(self, caller: Caller, new: NewTurn, queued_ids: Sequence[str]) -> StartedTurn:
+    async def _fitting(self, caller: Caller, new: NewTurn, queued: Sequence[QueuedMessage]) -> StartedTurn:
         """Begin the turn. A conversation that no longer fits its window is compacted first.
 
         Once: if the compaction fails, or frees too little, content gives way until the message fits.
         """
         try:
-            return await self.engine.begin(caller, new, queued_ids, can_compact=True)
+            return await self.engine.begin(caller, new, queued, can_compact=True)
         except NeedsCompaction:
             why = "the next message would not fit the window"
             coming = new.tokens + count_tokens(new.dynamic.text)
             await self._sessions.make_room(caller, new.conversation_id, why=why, coming=coming)
-        return await self.engine.begin(caller, new, queued_ids)
+        return await self.engine.begin(caller, new, queued)
 
     async def _compact(self, caller: Caller, conversation_id: str, why: str) -> bool:
         """Compact a conversation while a turn of it runs; whether it worked."""
@@ -120,8 +122,10 @@ class Turns:
                 await self._sessions.after(finished)
             except LamellaError as error:
                 log.error("what follows a turn failed", turn_id=started.input.turn.id, error=error.message)
+        except LeaseLost:
+            log.warning("another process has taken a turn over", turn_id=started.input.id)
         finally:
-            box.floor.release()
+            self._mailboxes.leave(box, started.input.caller, started.input.conversation_id)
 
     async def close(self, seconds: float) -> None:
         """End running turns as interrupted, saved as far as they came, within `seconds`."""

@@ -262,7 +262,7 @@ class DynamicContextFailed(LamellaError):
 
 
 class LeaseLost(LamellaError):
-    """The lease of a job expired or another worker took the job. The late result was not stored."""
+    """Another process took over a job, or all that this process did. The late result was not stored."""
 
     code = "lease_lost"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
@@ -156,15 +156,12 @@ class Embedder(Protocol):
 Batch = Sequence[tuple[int, bytes]]
 """Packets with their numbers, as JSON."""
 
-Stop = tuple[str, str | None]
-"""A turn to stop, and the run of it; None for all runs."""
-
 
 class StreamBus(Protocol):
-    """Live packets of running turns, and requests to stop them. Several processes may share a bus."""
+    """Live packets of running turns. Several processes may share a bus."""
 
     def open(self, turn_id: str) -> None:
-        """A turn begins; a stop sent from now on is not lost."""
+        """A turn begins."""
         ...
 
     def publish(self, turn_id: str, n: int, data: bytes) -> None:
@@ -172,7 +169,7 @@ class StreamBus(Protocol):
         ...
 
     def close(self, turn_id: str) -> None:
-        """End the turn's stream for all its followers, and forget its stops."""
+        """End the turn's stream for all its followers."""
         ...
 
     def is_live(self, turn_id: str) -> bool:
@@ -185,16 +182,17 @@ class StreamBus(Protocol):
         """
         ...
 
-    def stop(self, turn_id: str, run_id: str | None = None) -> None:
-        """Ask a turn, or one of its runs, to stop, in any process. Does nothing if the turn is not
-        open.
-        """
+
+class Doorbell(Protocol):
+    """Wakes another process, so that it reads its signals now and not at its next look, a second later at most.
+
+    The signals themselves are rows of the database. So a ring may be lost, or come twice.
+    """
+
+    def ring(self, process_id: str) -> None:
+        """Wake a process; never waits and never fails."""
         ...
 
-    async def stops(self, turn_ids: Collection[str]) -> Collection[Stop]:
-        """Which of these turns or runs were asked to stop since they were opened. Workers ask for all their turns at
-        once, every 50 ms at most.
-
-        Raises a `LamellaError` if the bus can't be reached.
-        """
+    async def rung(self, process_id: str, seconds: float) -> None:
+        """Returns when this process is rung, or was since the last call; after `seconds` at the latest."""
         ...

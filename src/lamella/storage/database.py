@@ -10,20 +10,56 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Column, Connection, Engine, QueuePool, Table, select
+from sqlalchemy import Column, Connection, Engine, QueuePool, Table, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from lamella.core.errors import StoreFailed
+from lamella.core.errors import LeaseLost, StoreFailed
 from lamella.core.ids import Ids
 from lamella.storage.failures import plain_errors
+from lamella.storage.tables import processes
 
 ParamsT = ParamSpec("ParamsT")
 ResultT = TypeVar("ResultT")
 OwnerT = TypeVar("OwnerT", bound="Transactions")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fence:
+    """The process that a task writes for. `lost` is set when others have given that process up: see `replicas.py`."""
+
+    process_id: str
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+FENCE: ContextVar[Fence | None] = ContextVar("fence", default=None)
+"""The fence of the running task and of those that it begins. None: the process has its database alone, or the task
+writes nothing that another process could take over."""
+
+_STALLED = "4s"
+"""A fenced transaction whose process does nothing for so long is ended by PostgreSQL, so that it blocks nobody."""
+
+
+def _fenced(process_id: str, work: Callable[[Connection], ResultT], connection: Connection) -> ResultT:
+    """`work` in a transaction during which nobody can give the process up. Raises `LeaseLost` if somebody has."""
+    row = select(processes.c.id).where(processes.c.id == process_id)
+    if connection.dialect.name == "postgresql":
+        stalled = func.set_config("idle_in_transaction_session_timeout", _STALLED, True)
+        row = row.add_columns(stalled).with_for_update(read=True, key_share=True)
+    if connection.execute(row).first() is None:
+        raise LeaseLost(
+            "Another process has taken over what this one was doing.",
+            hint="Nothing is lost: send the request again, and it goes there.",
+        )
+    return work(connection)
+
+
+def _lives(process_id: str, connection: Connection) -> bool:
+    return connection.execute(select(processes.c.id).where(processes.c.id == process_id)).first() is not None
 
 
 def _threads_of(engine: Engine) -> int:
@@ -44,6 +80,8 @@ class Database:
         self._readers = threads(_threads_of(read))
         self._writers = threads(_threads_of(write))
         self._closed = False
+        self.process_id: str | None = None
+        """This process among several; None if it has the database alone."""
 
     async def read(self, work: Callable[[Connection], ResultT]) -> ResultT:
         """What `work` gives in a transaction that sees one state of the database and changes nothing."""
@@ -53,7 +91,14 @@ class Database:
     async def write(self, work: Callable[[Connection], ResultT]) -> ResultT:
         """What `work` gives in a transaction that is kept when it ends well and undone when it raises."""
         self._check_open()
-        return await in_thread(self._writers, self._writing, work)
+        if (fence := FENCE.get()) is None:
+            return await in_thread(self._writers, self._writing, work)
+        try:
+            return await in_thread(self._writers, self._writing, partial(_fenced, fence.process_id, work))
+        except LeaseLost:
+            if not await self.read(partial(_lives, fence.process_id)):
+                fence.lost.set()
+            raise
 
     async def check_writable(self) -> None:
         """Raises `StoreFailed` if no transaction that writes can begin. Nothing is written."""

@@ -16,22 +16,26 @@ from lamella.core.errors import ConfigurationError, InvalidRequest, StoreFailed
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock(descriptor: int) -> None:
+    def _lock(descriptor: int, *, shared: bool) -> None:
         os.lseek(descriptor, 1 << 20, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         os.lseek(descriptor, 0, os.SEEK_SET)
 else:
     import fcntl
 
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def _lock(descriptor: int, *, shared: bool) -> None:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 class FolderLock:
-    """Holds a data folder, made when it is missing, from `acquire` to `release`; a context manager does both."""
+    """Holds a data folder, made when it is missing, from `acquire` to `release`; a context manager does both.
 
-    def __init__(self, folder: Path) -> None:
+    Processes that serve one database together may share a folder.
+    """
+
+    def __init__(self, folder: Path, *, shared: bool = False) -> None:
         self._folder = folder
+        self._shared = shared
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
@@ -46,7 +50,7 @@ class FolderLock:
                 f"The data folder {self._folder} cannot be used: {error.strerror}.", param=str(self._folder)
             ) from error
         try:
-            _lock(descriptor)
+            _lock(descriptor, shared=self._shared)
         except OSError as error:
             os.lseek(descriptor, 0, os.SEEK_SET)
             holder = os.read(descriptor, 20).decode("ascii", "replace").strip() or "unknown"

@@ -30,8 +30,9 @@ from lamella.storage.rows import record, values
 from lamella.storage.tables import jobs
 
 _OPEN = (JobStatus.WAITING, JobStatus.RUNNING)
-_JOB = [column for column in jobs.c if column.name != "asked_at"]
-"""What is read of a job. `asked_at` is only compared: it is empty in rows that are older than the column."""
+_JOB = [column for column in jobs.c if column.name not in ("asked_at", "process_id")]
+"""What is read of a job. `asked_at` is only compared: it is empty in rows that are older than the column. `process_id`
+says whose jobs are free when a process is gone."""
 
 
 def _job_of(row: RowMapping) -> Job:
@@ -170,6 +171,7 @@ class JobRows(Rows):
                 token=jobs.c.token + 1,
                 attempts=jobs.c.attempts + 1,
                 again=False,
+                process_id=self._database.process_id,
             )
             .returning(*_JOB)
         )

@@ -64,8 +64,8 @@ def postgres_url(url_or_path: str | Path) -> URL | None:
     return url.set(drivername="postgresql+psycopg")
 
 
-def postgres_engine(url: URL, *, writes: bool) -> Engine:
-    """An engine on a database. A reading one refuses to write."""
+def postgres_engine(url: URL, *, writes: bool, connections: int | None = None) -> Engine:
+    """An engine on a database, with at most so many connections. A reading one refuses to write."""
     if find_spec("psycopg") is None:
         raise ConfigurationError(
             "PostgreSQL needs the package psycopg.", hint="pip install 'lamella[postgresql]'", param=SETTING
@@ -73,7 +73,7 @@ def postgres_engine(url: URL, *, writes: bool) -> Engine:
     engine = create_engine(
         url,
         isolation_level="SERIALIZABLE" if writes else "REPEATABLE READ",
-        pool_size=WRITERS if writes else READERS,
+        pool_size=connections or (WRITERS if writes else READERS),
         max_overflow=0,
         pool_timeout=30,
         use_native_hstore=False,
@@ -109,10 +109,10 @@ _HOLDER = 7_310_584_021_446_518_274
 
 
 @asynccontextmanager
-async def held_database(url_or_path: str | Path) -> AsyncIterator[None]:
+async def held_database(url_or_path: str | Path, *, shared: bool = False) -> AsyncIterator[None]:
     """Keeps a PostgreSQL database to one process until the block ends; a file is kept by the lock of its folder.
 
-    Raises `ConfigurationError` if another process serves it.
+    `shared`: it is kept to processes that share it. Raises `ConfigurationError` if another process serves it.
     """
     url = postgres_url(url_or_path)
     if url is None:
@@ -120,7 +120,7 @@ async def held_database(url_or_path: str | Path) -> AsyncIterator[None]:
         return
     engine = postgres_engine(url, writes=True)
     try:
-        connection = await asyncio.to_thread(_holding, engine)
+        connection = await asyncio.to_thread(_holding, engine, shared=shared)
         try:
             yield
         finally:
@@ -129,14 +129,17 @@ async def held_database(url_or_path: str | Path) -> AsyncIterator[None]:
         await asyncio.to_thread(engine.dispose)
 
 
-def _holding(engine: Engine) -> Connection:
+def _holding(engine: Engine, *, shared: bool) -> Connection:
+    lock = func.pg_try_advisory_lock_shared(_HOLDER) if shared else func.pg_try_advisory_lock(_HOLDER)
     with plain_errors():
         connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        taken = connection.execute(select(func.pg_try_advisory_lock(_HOLDER))).scalar_one()
+        taken = connection.execute(select(lock)).scalar_one()
     if not taken:
         connection.close()
         raise ConfigurationError(
-            "Another lamella serves this database.", hint="End it, or use another database.", param=SETTING
+            "Another lamella serves this database.",
+            hint="End it, or use another database. Several may serve it together if LAMELLA_REDIS_URL is set for each.",
+            param=SETTING,
         )
     return connection
 
@@ -145,9 +148,10 @@ class PostgresDatabase(Database):
     """The readers and writers of one process on a PostgreSQL database."""
 
     @classmethod
-    def of(cls, url: URL) -> PostgresDatabase:
-        """That of a URL."""
-        return cls(postgres_engine(url, writes=False), postgres_engine(url, writes=True))
+    def of(cls, url: URL, connections: int | None = None) -> PostgresDatabase:
+        """That of a URL, with so many connections to read and to write."""
+        read, write = (postgres_engine(url, writes=writes, connections=connections) for writes in (False, True))
+        return cls(read, write)
 
     async def scrub(self) -> bool:
         """Let the server reuse the room of removed rows. Its log and its backups are the operator's to rotate."""

@@ -31,6 +31,7 @@ from lamella.storage.library import LibraryRows
 from lamella.storage.migrate import database_url, migrate
 from lamella.storage.postgresql import PostgresDatabase
 from lamella.storage.recall.store import RecallIndex
+from lamella.storage.replicas import ReplicaRows
 from lamella.storage.retention import RetentionRows
 from lamella.storage.scopes import Scopes
 from lamella.storage.sqlite import SqliteDatabase
@@ -68,6 +69,7 @@ class Store:
         self.keys = KeyRows(database, ids)
         self.erasure = ErasureRows(database, ids)
         self.retention = RetentionRows(database, ids)
+        self.replicas = ReplicaRows(database, ids)
         scopes = Scopes()
         self.knowledge = KnowledgeStore(database, ids, scopes)
         self.recall = RecallIndex(database, scopes)

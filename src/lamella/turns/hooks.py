@@ -1,71 +1,44 @@
-"""The hooks of a turn's runs: they store requests, decisions and documents, ask the user, and receive stops.
-
-Stops from this process arrive at once; those from other processes are polled by one timer.
-"""
+"""The hooks of a turn's runs: they store requests, decisions and documents, ask the user, and receive stops."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-import structlog
-
 from lamella.agent.hooks import Fallback, RunHooks
 from lamella.agent.inputs import CompactedHistory, TurnInput
-from lamella.core.clock import Clock
 from lamella.core.decisions import Decision
-from lamella.core.errors import LamellaError
 from lamella.core.messages import Attachment
 from lamella.core.packets import Packet
-from lamella.core.ports import StreamBus
 from lamella.core.records import ConversationChange, FoundDocument, NewRequest, ProviderLimit
 from lamella.tooling.tool import Invocation, Verdict
 from lamella.turns.journal import Journal
 from lamella.turns.services import Services
 
-log = structlog.get_logger()
-
-
-LOOK_SECONDS = 0.04
-"""How often it is looked whether another process stopped something: with the look itself, within 50 ms."""
-
 
 class Stops:
-    """Requests to stop turns of this process, or their runs."""
+    """Requests to stop turns of this process, or their runs. Those from other processes come as signals."""
 
-    def __init__(self, bus: StreamBus, clock: Clock) -> None:
-        self._bus = bus
-        self._clock = clock
+    def __init__(self) -> None:
         self._asked: dict[str, dict[str | None, asyncio.Event]] = {}
-        self._looking: asyncio.Task[None] | None = None
 
     def open(self, turn_id: str) -> None:
-        """A turn begins here; while any runs, one timer looks for all of them."""
+        """A turn begins here."""
         self._asked[turn_id] = {}
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look_often())
 
     def close(self, turn_id: str) -> None:
         """It ended."""
         self._asked.pop(turn_id, None)
-        if not self._asked and self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
 
-    def stop(self, turn_id: str, run_id: str | None = None) -> None:
-        """Ask a turn or one of its runs to stop: directly if it runs here, else through the bus."""
-        if turn_id in self._asked:
-            self._event(turn_id, run_id).set()
-        else:
-            self._bus.stop(turn_id, run_id)
-
-    async def is_stopped(self, turn_id: str) -> bool:
-        """Whether the turn was asked to stop, here or in another process."""
-        await self._look()
-        return self._event(turn_id, None).is_set()
+    def stop(self, turn_id: str, run_id: str | None = None) -> bool:
+        """Ask a turn or one of its runs to stop; whether the turn runs here."""
+        if turn_id not in self._asked:
+            return False
+        self._event(turn_id, run_id).set()
+        return True
 
     def is_stopping(self, turn_id: str) -> bool:
-        """Whether a turn that runs here was asked to stop, as far as this process knows."""
+        """Whether a turn that runs here was asked to stop."""
         return turn_id in self._asked and self._event(turn_id, None).is_set()
 
     async def requested(self, turn_id: str, run_id: str | None = None) -> None:
@@ -74,21 +47,6 @@ class Stops:
 
     def _event(self, turn_id: str, run_id: str | None) -> asyncio.Event:
         return self._asked[turn_id].setdefault(run_id, asyncio.Event())
-
-    async def _look_often(self) -> None:
-        while True:
-            await self._clock.sleep(LOOK_SECONDS)
-            await self._look()
-
-    async def _look(self) -> None:
-        try:
-            found = await self._bus.stops(tuple(self._asked))
-        except LamellaError as error:
-            log.error("it is not known whether another process stopped a turn", error=error.message)
-            return
-        for turn_id, run_id in found:
-            if turn_id in self._asked:
-                self._event(turn_id, run_id).set()
 
 
 FindFallback = Callable[[], Awaitable[Fallback | None]]

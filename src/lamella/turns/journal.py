@@ -1,23 +1,24 @@
 """The journal of packets: numbered, published at once, stored in groups for all turns together.
 
-`MemoryBus` carries live packets and stops within one process.
+`MemoryBus` carries live packets within one process.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import msgspec
 import structlog
 
 from lamella.core.clock import Clock
-from lamella.core.errors import StoreFailed
+from lamella.core.errors import LeaseLost, StoreFailed
 from lamella.core.packets import Packet, encode_packet
-from lamella.core.ports import Batch, Stop, StreamBus
+from lamella.core.ports import Batch, StreamBus
 from lamella.core.records import JournalEntry
 from lamella.storage import Store
+from lamella.storage.database import FENCE, Fence
 
 log = structlog.get_logger()
 
@@ -28,10 +29,11 @@ FLUSH_SECONDS = 0.25
 
 @dataclass(slots=True)
 class TurnLog:
-    """The packets of one turn that are not stored yet."""
+    """The packets of one turn that are not stored yet. `fence` is that of the turn."""
 
     owner: str
     turn_id: str
+    fence: Fence | None = None
     n: int = 0
     first: int = 1
     lines: list[bytes] = field(default_factory=list)
@@ -71,7 +73,7 @@ class Journal:
 
     def open(self, owner: str, turn_id: str) -> None:
         """A turn begins. From now on it can be followed and stopped."""
-        self._logs[turn_id] = TurnLog(owner, turn_id)
+        self._logs[turn_id] = TurnLog(owner, turn_id, FENCE.get())
         self._bus.open(turn_id)
 
     def owner(self, turn_id: str) -> str | None:
@@ -80,8 +82,13 @@ class Journal:
         return turn.owner if turn is not None else None
 
     def append(self, turn_id: str, packet: Packet) -> None:
-        """Number a packet, send it to followers, and keep it for the next flush."""
+        """Number a packet, send it to followers, and keep it for the next flush.
+
+        Nothing more is said of a turn that another process has taken over.
+        """
         turn = self._logs[turn_id]
+        if turn.fence is not None and turn.fence.lost.is_set():
+            return
         turn.n += 1
         data = encode_packet(msgspec.structs.replace(packet, n=turn.n, turn_id=turn_id))
         turn.lines.append(data)
@@ -100,26 +107,40 @@ class Journal:
             self._bus.close(turn_id)
 
     def abandon(self, turn_id: str) -> None:
-        """The turn never began: nothing of it is stored."""
+        """The turn never began, or another process has it: nothing more of it is stored."""
         self._logs.pop(turn_id, None)
         self._bus.close(turn_id)
 
     async def flush(self) -> None:
-        """Store all packets that are waiting, in one transaction; on failure they stay for the next time."""
+        """Store all packets that are waiting, in one transaction; on failure they stay for the next time.
+
+        Those of turns that another process has taken over are dropped.
+        """
         async with self._flushing:
-            taken = [(turn, len(turn.lines), turn.first) for turn in self._logs.values() if turn.lines]
-            if not taken:
-                return
-            entries = [
-                JournalEntry(turn.owner, turn.turn_id, first, first + count - 1, b"\n".join(turn.lines[:count]))
-                for turn, count, first in taken
-            ]
+            waiting = [turn for turn in self._logs.values() if turn.lines]
+            for fence in dict.fromkeys(turn.fence for turn in waiting):
+                await self._flush([turn for turn in waiting if turn.fence is fence], fence)
+
+    async def _flush(self, turns: list[TurnLog], fence: Fence | None) -> None:
+        taken = [(turn, len(turn.lines), turn.first) for turn in turns]
+        entries = [
+            JournalEntry(turn.owner, turn.turn_id, first, first + count - 1, b"\n".join(turn.lines[:count]))
+            for turn, count, first in taken
+        ]
+        token = FENCE.set(fence)
+        try:
             await self._store.turns.append_journal(entries)
-            for turn, count, first in taken:
-                del turn.lines[:count]
-                turn.first = first + count
-                if turn.closed and not turn.lines:
-                    del self._logs[turn.turn_id]
+        except LeaseLost:
+            for turn in turns:
+                self._logs.pop(turn.turn_id, None)
+            return
+        finally:
+            FENCE.reset(token)
+        for turn, count, first in taken:
+            del turn.lines[:count]
+            turn.first = first + count
+            if turn.closed and not turn.lines:
+                self._logs.pop(turn.turn_id, None)
 
     async def _flush_often(self) -> None:
         while True:
@@ -137,7 +158,6 @@ class Journal:
 class _Live:
     packets: list[tuple[int, bytes]] = field(default_factory=list)
     closed: bool = False
-    stops: set[str | None] = field(default_factory=set)
     followers: set[asyncio.Event] = field(default_factory=set)
 
     def wake(self) -> None:
@@ -175,17 +195,6 @@ class MemoryBus:
     def follow(self, turn_id: str, after: int) -> AsyncIterator[Batch]:
         """See `StreamBus.follow`."""
         return _follow(self._turns.get(turn_id) or _Live(closed=True), after)
-
-    def stop(self, turn_id: str, run_id: str | None = None) -> None:
-        """See `StreamBus.stop`."""
-        live = self._turns.get(turn_id)
-        if live is not None:
-            live.stops.add(run_id)
-
-    async def stops(self, turn_ids: Collection[str]) -> Collection[Stop]:
-        """See `StreamBus.stops`."""
-        found = ((turn_id, self._turns.get(turn_id)) for turn_id in turn_ids)
-        return [(turn_id, run_id) for turn_id, live in found if live is not None for run_id in live.stops]
 
 
 async def _follow(live: _Live, after: int) -> AsyncIterator[Batch]:

@@ -193,12 +193,14 @@ def rebuild(
     return work.container
 
 
-async def recover(store: Store, clock: Clock, counter: TokenCounter, facts: FindFacts) -> int:
-    """End every turn that a dead process left running; returns their number.
+async def recover(
+    store: Store, clock: Clock, counter: TokenCounter, facts: FindFacts, conversation_id: str | None = None
+) -> int:
+    """End every turn that a dead process left running, or that of one conversation; returns their number.
 
     `facts` finds the facts of a model; raises a `LamellaError` if it no longer exists.
     """
-    unfinished = await store.turns.unfinished_turns()
+    unfinished = await store.turns.unfinished_turns(conversation_id)
     for turn in unfinished:
         await _recover_turn(turn, store, clock, counter, facts)
         log.info("a turn that was cut off has been recovered", turn_id=turn.turn_id)

@@ -20,7 +20,7 @@ from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS
 from lamella.core.agents import Summary
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.errors import StoreFailed
+from lamella.core.errors import LeaseLost, StoreFailed
 from lamella.core.messages import Attachment, StopReason, Turn, TurnStatus
 from lamella.core.packets import ErrorPacket, Packet, StartedDocument, TurnFinished, TurnStarted, TurnStopped, UsageBody
 from lamella.core.ports import ModelSource, StreamBus
@@ -30,6 +30,7 @@ from lamella.core.records import (
     Conversation,
     NewTurn,
     Place,
+    QueuedMessage,
     RunEnd,
     TurnEnd,
     can_go_on,
@@ -38,6 +39,7 @@ from lamella.core.records import (
 from lamella.core.sessions import SessionReturn, SessionStep
 from lamella.core.settings import EngineSettings
 from lamella.core.tokens import Usage
+from lamella.storage.database import FENCE
 from lamella.turns.admission import Admission, Preview, preview
 from lamella.turns.effective_settings import EffectiveSettings, pinned_of, session_change
 from lamella.turns.hooks import CompactHistory, FindFallback, Stops, TurnHooks
@@ -106,7 +108,7 @@ class TurnEngine:
         layouts: Mapping[str, Layout] = LAYOUTS,
     ) -> None:
         self.loader = TurnLoader(services, models, settings, layouts)
-        self.stops = Stops(bus, services.clock)
+        self.stops = Stops()
         self._services = services
         self._journal = journal
         self._bus = bus
@@ -128,12 +130,12 @@ class TurnEngine:
         return contexts[0].setting
 
     async def begin(
-        self, caller: Caller, new: NewTurn, queued_ids: Sequence[str] = (), *, can_compact: bool = False
+        self, caller: Caller, new: NewTurn, queued: Sequence[QueuedMessage] = (), *, can_compact: bool = False
     ) -> StartedTurn:
         """Check that the message can be answered, store it, and freeze the turn's input.
 
-        `queued_ids` are the queued messages that it consists of. Raises a `CallerError` if it can't be answered; with
-        `can_compact`, `NeedsCompaction` if a compaction would help. Then nothing is stored.
+        `queued` are the rows that it consists of, as they were read. Raises a `CallerError` if it can't be answered;
+        with `can_compact`, `NeedsCompaction` if a compaction would help. Then nothing is stored.
         """
         contexts = await self.loader.load_all(caller, TurnQuery.of(new))
         loaded, setting = contexts[0], contexts[0].setting
@@ -150,7 +152,7 @@ class TurnEngine:
         condition = BeginCondition(
             found.conversation.place, found.place, change, decided, pinned_of(found.conversation, setting.around)
         )
-        turn = await self._stored(caller, new, now, queued_ids, condition)
+        turn = await self._stored(caller, new, now, queued, condition)
         turn_input = _turn_input(caller, new, turn, loaded, reminders)
         call_ids = set(turn_input.call_ids)
         # One of several models compacts nothing: the others go on meanwhile. A message is compacted for once.
@@ -174,13 +176,13 @@ class TurnEngine:
         return StartedTurn(turn_input, conversation, runs, hooks)
 
     async def _stored(
-        self, caller: Caller, new: NewTurn, now: datetime, queued_ids: Sequence[str], condition: BeginCondition
+        self, caller: Caller, new: NewTurn, now: datetime, queued: Sequence[QueuedMessage], condition: BeginCondition
     ) -> Turn:
         """The turn, stored. It can be followed and stopped from now on."""
         self._journal.open(caller.user_id, new.id)
         self.stops.open(new.id)
         try:
-            return await self._services.store.turns.begin_turn(caller, new, now, queued_ids, condition)
+            return await self._services.store.turns.begin_turn(caller, new, now, queued, condition)
         except BaseException:
             self._journal.abandon(new.id)
             self.stops.close(new.id)
@@ -228,12 +230,18 @@ class TurnEngine:
         return await preview(caller, new, self.loader, self._services, self._settings.reminders)
 
     async def run(self, started: StartedTurn) -> Finished:
-        """Ends when the turn is saved; a turn whose task is cancelled is left to the next recovery."""
+        """Ends when the turn is saved; a turn whose task is cancelled is left to the next recovery.
+
+        Raises `LeaseLost` when another process has taken the turn over: then nothing of it is written or said any more.
+        """
         self._emit(started.input, _started(started.input))
         turn_id = started.input.id
         try:
             await self._finish(started, await self._until_ended(started))
             return _finished(started)
+        except LeaseLost:
+            self._journal.abandon(turn_id)
+            raise
         finally:
             self._bus.close(turn_id)
             self.stops.close(turn_id)
@@ -257,9 +265,14 @@ class TurnEngine:
         change = session_change(found, caller, self._services.ids, now)
         decided = (decision, *(change.decisions if change is not None else ()))
         gone = await store.branches.go_to(caller, conversation_id, before.place, place, now, decided, change)
-        if place.turn_id in self._hooks and place.run_id is not None:
-            self._hooks[place.turn_id].prefer(place.run_id)
+        if place.turn_id is not None and place.run_id is not None:
+            self.prefer(place.turn_id, place.run_id)
         return gone
+
+    def prefer(self, turn_id: str, run_id: str) -> None:
+        """In a turn that runs here, the chosen run may have side effects from now on."""
+        if turn_id in self._hooks:
+            self._hooks[turn_id].prefer(run_id)
 
     def turn_of(self, run_id: str) -> str | None:
         """The turn of a run that runs here."""
@@ -272,21 +285,24 @@ class TurnEngine:
     async def _until_ended(self, started: StartedTurn) -> StopCause | None:
         """Run the models until they are done or the turn is stopped; if it was stopped before, none begins."""
         turn = started.input
-        if await self.stops.is_stopped(turn.id):
+        if self.stops.is_stopping(turn.id):
             return "user_cancelled"
         work = asyncio.create_task(run_models(turn, started.runs, self._services, started.hooks))
         stop = asyncio.create_task(self.stops.requested(turn.id))
         interrupt = asyncio.create_task(self._interrupted.wait())
+        lost = asyncio.create_task(_lost())
         try:
-            await asyncio.wait({work, stop, interrupt}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, stop, interrupt, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if lost.done():
+                lost.result()
             if not work.done():
                 return "user_cancelled" if stop.done() else "interrupted"
             work.result()
             return None
         finally:
-            for task in (work, stop, interrupt):
+            for task in (work, stop, interrupt, lost):
                 task.cancel()
-            await asyncio.gather(work, stop, interrupt, return_exceptions=True)
+            await asyncio.gather(work, stop, interrupt, lost, return_exceptions=True)
 
     async def _finish(self, started: StartedTurn, cause: StopCause | None) -> TurnStatus:
         """Save the output of the containers in one transaction, then emit the last packets."""
@@ -330,6 +346,13 @@ class TurnEngine:
 
     def _emit(self, turn: TurnInput, packet: Packet) -> None:
         self._journal.append(turn.id, packet)
+
+
+async def _lost() -> None:
+    """Raises `LeaseLost` when another process has taken over what this one does; never returns."""
+    fence = FENCE.get()
+    await (fence.lost if fence is not None else asyncio.Event()).wait()
+    raise LeaseLost("Another process has taken this turn over.")
 
 
 def _turn_input(caller: Caller, new: NewTurn, turn: Turn, loaded: TurnContext, reminders: tuple[str, ...]) -> TurnInput:

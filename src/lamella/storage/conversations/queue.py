@@ -21,6 +21,7 @@ from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.messages import beginning_of
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.grants import bases_to_quote, may_quote, notices_held_back
+from lamella.storage.replicas import tell_of_row
 from lamella.storage.rows import find_row, owned_by, page, record, values
 from lamella.storage.tables import messages, notices, requests, sessions
 from lamella.storage.tables import queued_messages as queue
@@ -63,6 +64,16 @@ def _change(connection: Connection, caller: Caller, message_id: str, **changed: 
     return message
 
 
+def take_unchanged(
+    connection: Connection, caller: Caller, conversation_id: str, rows: Sequence[QueuedMessage], turn_id: str
+) -> None:
+    """As `take_queued`; raises `NotWaiting` also for a row that was changed since it was read."""
+    taken = take_queued(connection, caller, conversation_id, [row.id for row in rows], turn_id)
+    for row, now in zip(rows, taken, strict=True):
+        if (now.text, now.payload) != (row.text, row.payload):
+            raise NotWaiting("This message was changed meanwhile.", hint="Read it again.", param="message_id")
+
+
 def take_queued(
     connection: Connection,
     caller: Caller,
@@ -70,12 +81,13 @@ def take_queued(
     message_ids: Sequence[str],
     turn_id: str | None,
     status: QueueStatus = QueueStatus.BEGUN,
-) -> None:
+) -> list[QueuedMessage]:
     """Take waiting messages of a conversation out of the queue, into a turn; raises `NotWaiting` for one that left."""
-    for message_id in message_ids:
-        taken = _change(connection, caller, message_id, status=status, turn_id=turn_id)
-        if taken.conversation_id != conversation_id:
-            raise NotFound(f"There is no queued message {message_id} in this conversation.", param="message_id")
+    taken = [_change(connection, caller, id, status=status, turn_id=turn_id) for id in message_ids]
+    for row in taken:
+        if row.conversation_id != conversation_id:
+            raise NotFound(f"There is no queued message {row.id} in this conversation.", param="message_id")
+    return taken
 
 
 class QueueRows(Rows):
@@ -98,6 +110,8 @@ class QueueRows(Rows):
         before = connection.execute(last).scalar_one()
         stored = replace(message, seq=1 if before is None else before + 1)
         connection.execute(insert(queue), values(queue, stored, owner=caller.user_id))
+        if (process_id := self._database.process_id) is not None:
+            tell_of_row(connection, self._ids.new("signal"), process_id, caller.user_id, message.conversation_id)
         return stored
 
     @reads

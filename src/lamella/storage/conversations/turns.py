@@ -25,6 +25,7 @@ from lamella.core.records import (
     PageQuery,
     Pinned,
     Place,
+    QueuedMessage,
     RequestEnd,
     TurnEnd,
     TurnRecord,
@@ -39,7 +40,7 @@ from lamella.storage.conversations.conversations import find_conversation, turn_
 from lamella.storage.conversations.decisions import Moment, decide
 from lamella.storage.conversations.messages import end_row, run_row, step_row, turn_row, user_message_row
 from lamella.storage.conversations.paths import find_path, find_records, find_turn
-from lamella.storage.conversations.queue import take_queued
+from lamella.storage.conversations.queue import take_unchanged
 from lamella.storage.conversations.requests import PinnedTo, bill_row, find_pinned, pin, request_end_row
 from lamella.storage.conversations.sessions import move_to_session, spend
 from lamella.storage.database import Rows, insert_missing, reads, writes
@@ -172,16 +173,17 @@ class TurnRows(Rows):
         caller: Caller,
         turn: NewTurn,
         at: datetime,
-        queued_ids: Sequence[str] = (),
+        queued: Sequence[QueuedMessage] = (),
         footing: BeginCondition | None = None,
     ) -> Turn:
         """Store the user message and mark the turn as running; without a `footing` it follows where the conversation
         stands.
 
-        Gives each file a document number that the conversation has never used. The waiting messages `queued_ids` went
-        into this turn. Raises `TurnInProgress` when a turn is running, `HeadMoved` when the conversation does not stand
-        where the footing says, `SessionMoved` when it is in another session, `NotFound` for a foreign conversation,
-        file or waiting message, `NotWaiting` for one that waits no more; then nothing is stored.
+        Gives each file a document number that the conversation has never used. The waiting messages `queued` go
+        into this turn, as they were read. Raises `TurnInProgress` when a turn is running, `HeadMoved` when the
+        conversation does not stand where the footing says, `SessionMoved` when it is in another session, `NotFound` for
+        a foreign conversation, file or waiting message, `NotWaiting` for one that waits no more or was changed; then
+        nothing is stored.
         """
         message, owner = user_message_row(caller.user_id, turn), caller.user_id
         conversation = find_conversation(connection, caller, turn.conversation_id, lock=True)
@@ -206,7 +208,7 @@ class TurnRows(Rows):
         brought = _brought(caller, turn, footing)
         decide(connection, self._ids, caller, Moment(conversation.id, at, turn.id), brought)
         attached = attach(connection, caller, turn, wanted)
-        take_queued(connection, caller, conversation.id, queued_ids, turn.id)
+        take_unchanged(connection, caller, conversation.id, queued, turn.id)
         if footing.pinned is not None:
             pin(connection, caller, PinnedTo(turn.id, conversation.id, at), footing.pinned)
         sent_at = fixed_offset(turn.sent_at)
@@ -341,14 +343,18 @@ class TurnRows(Rows):
         return tuple(id for id in found if id is not None)
 
     @reads
-    def unfinished_turns(self, connection: Connection) -> tuple[UnfinishedTurn, ...]:
-        """The turns of every owner that are marked as running: for recovery at start."""
+    def unfinished_turns(
+        self, connection: Connection, conversation_id: str | None = None
+    ) -> tuple[UnfinishedTurn, ...]:
+        """The turns of every owner that are marked as running, or those of one conversation: for recovery."""
         query = (
             select(turns.c.owner, turns.c.id, turns.c.conversation_id, runs.c.id)
             .join(runs, runs.c.turn_id == turns.c.id)
             .where(turns.c.status == TurnStatus.RUNNING)
             .order_by(turns.c.id, runs.c.number)
         )
+        if conversation_id is not None:
+            query = query.where(turns.c.conversation_id == conversation_id)
         found: dict[str, UnfinishedTurn] = {}
         for owner, turn_id, conversation_id, run_id in connection.execute(query).all():
             turn = found.get(turn_id) or UnfinishedTurn(Caller(owner), turn_id, conversation_id)

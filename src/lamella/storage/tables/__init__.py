@@ -53,6 +53,7 @@ from lamella.storage.tables.passages import (
     recall_vectors,
     recall_versions,
 )
+from lamella.storage.tables.replicas import held_conversations, process_beats, processes, signals
 from lamella.storage.tables.requests import blocks, cache_entries, idempotency_keys, jobs, provider_limits, requests
 from lamella.storage.tables.turns import (
     attachments,
@@ -88,6 +89,7 @@ __all__ = [
     "grants",
     "group_members",
     "groups",
+    "held_conversations",
     "idempotency_keys",
     "jobs",
     "journal",
@@ -105,6 +107,8 @@ __all__ = [
     "metadata",
     "notices",
     "pinned",
+    "process_beats",
+    "processes",
     "project_files",
     "projects",
     "provider_limits",
@@ -121,6 +125,7 @@ __all__ = [
     "runs",
     "sessions",
     "set_ups",
+    "signals",
     "system_prompts",
     "thread_messages",
     "turns",

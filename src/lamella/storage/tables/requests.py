@@ -127,9 +127,10 @@ jobs = Table(
     Column("ended_at", UtcMoment),
     Column("error", Json(dict[str, str | None])),
     Column("again", Boolean, nullable=False, server_default=false()),
+    Column("process_id", String),
     Index("uq_jobs_owner_kind_subject", "owner", "kind", "subject", unique=True),
     Index("ix_jobs_kind_status_due_at", "kind", "status", "due_at"),
 )
 """One job of a kind for a subject: the newest. `due_at` is when it may be claimed: its time to begin, or the end of the
 lease of the worker that runs it; `asked_at` is when that was said. `again`: it was asked for while it ran, and is due
-once more when it has ended."""
+once more when it has ended. `process_id` is the process that claimed it, if several serve the database."""

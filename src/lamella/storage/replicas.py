@@ -1,0 +1,198 @@
+"""Several processes on one database: who lives, who holds which conversation, and what they ask of each other.
+
+The row of a process in `processes` is its right to write. Each write for a conversation that it holds runs behind a
+*fence* (`fenced`): it locks that row, and raises `LeaseLost` if the row is gone. So a process that others gave up can
+change nothing any more, however late it wakes up.
+
+    P1 holds a conversation ── beat stays the same for 5 s ──▶ P2 removes the row of P1 and takes the conversation
+    P1 wakes up, and its next write finds no row: LeaseLost. It begins again as P3.
+
+A conversation is held by one process at a time. Three transactions keep this true, and PostgreSQL lets none of them
+overlook another: adding a row to a queue takes a free conversation; taking one to speak succeeds only if nobody else
+holds it; letting it go succeeds only if nothing waits and no turn runs.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Connection, delete, exists, insert, select, union, update
+
+from lamella.core.errors import NotFound
+from lamella.core.messages import TurnStatus
+from lamella.core.records import JobStatus, QueueStatus
+from lamella.core.replicas import Hold, Inherited, Look, Signal, SignalKind
+from lamella.storage.database import Rows, insert_missing, reads, writes
+from lamella.storage.tables import conversations, jobs, processes, queued_messages, signals, turns
+from lamella.storage.tables import held_conversations as held
+from lamella.storage.tables import process_beats as beats
+
+_LIVE = select(processes.c.id)
+
+
+def _waiting(conversation_id: ColumnElement[str] | str) -> ColumnElement[bool]:
+    """Whether rows wait in the queue of a conversation."""
+    queued = queued_messages.c.status == QueueStatus.QUEUED
+    return exists().where(queued_messages.c.conversation_id == conversation_id, queued)
+
+
+def _hold(connection: Connection, conversation_id: str) -> Hold:
+    query = (
+        select(held.c.process_id, conversations.c.running_turn, _waiting(conversation_id).label("waits"))
+        .select_from(conversations.outerjoin(held, held.c.conversation_id == conversations.c.id))
+        .where(conversations.c.id == conversation_id)
+    )
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise NotFound(f"There is no conversation {conversation_id}.", param="conversation_id")
+    return Hold(row.process_id, row.running_turn, bool(row.waits))
+
+
+def _take(connection: Connection, process_id: str, conversation_id: str) -> None:
+    row = {"conversation_id": conversation_id, "process_id": process_id}
+    insert_missing(connection, held, [row])
+
+
+def tell_of_row(connection: Connection, id: str, process_id: str, owner: str, conversation_id: str) -> None:
+    """A row was added to a queue: the process takes the conversation if it is free, else signals the one that holds
+    it. `id` names the signal.
+    """
+    query = select(held.c.process_id).where(held.c.conversation_id == conversation_id)
+    holder = connection.execute(query).scalar_one_or_none()
+    if holder is None:
+        _take(connection, process_id, conversation_id)
+    elif holder != process_id:
+        _signal(connection, id, holder, Signal(SignalKind.QUEUE, conversation_id, {"owner": owner}))
+
+
+def _signal(connection: Connection, id: str, to: str, signal: Signal) -> None:
+    row = {"id": id, "process_id": to, "conversation_id": signal.conversation_id, "kind": signal.kind.value}
+    connection.execute(insert(signals).values(**row, data=signal.data))
+
+
+class ReplicaRows(Rows):
+    """Processes, the conversations that they hold, and their signals."""
+
+    @writes
+    def begin(self, connection: Connection, process_id: str, name: str, at: datetime) -> None:
+        """A process begins to serve. It ends the former process of its name, if it has one."""
+        if name:
+            connection.execute(delete(processes).where(processes.c.name == name))
+        connection.execute(insert(processes).values(id=process_id, name=name, started_at=at))
+        connection.execute(insert(beats).values(process_id=process_id, beat=0))
+
+    @writes
+    def clear(self, connection: Connection) -> None:
+        """Forget all processes: the one that asks has this database alone."""
+        for table in (held, signals, processes):
+            connection.execute(delete(table))
+
+    @writes
+    def beat(self, connection: Connection, process_id: str) -> bool:
+        """Give a sign of life; False if others have given this process up."""
+        own = beats.c.process_id == process_id
+        return connection.execute(update(beats).where(own).values(beat=beats.c.beat + 1)).rowcount == 1
+
+    @reads
+    def look(self, connection: Connection, process_id: str) -> Look:
+        """The beats of the other processes, and whether there is something to do."""
+        orphan = select(held.c.conversation_id).where(held.c.process_id.not_in(_LIVE))
+        rows = connection.execute(select(beats).where(beats.c.process_id != process_id)).all()
+        query = select(exists().where(signals.c.process_id == process_id), orphan.exists())
+        has_signals, has_orphans = connection.execute(query).one()
+        return Look({row.process_id: row.beat for row in rows}, bool(has_signals), bool(has_orphans))
+
+    @writes
+    def end(self, connection: Connection, process_id: str, beat: int | None = None) -> bool:
+        """Take the right to write from a process, if its beat is still this one; whether that was done.
+
+        A process that ends by itself names no beat.
+        """
+        this = processes.c.id == process_id
+        if beat is not None:
+            this &= exists().where(beats.c.process_id == process_id, beats.c.beat == beat)
+        return connection.execute(delete(processes).where(this)).rowcount == 1
+
+    @writes
+    def inherit(
+        self, connection: Connection, process_id: str, at: datetime, *, started: bool = False
+    ) -> tuple[Inherited, ...]:
+        """Take the conversations and jobs of processes that are gone; gives the conversations.
+
+        A process that has just `started` also takes what one without others left: turns that run and rows that wait
+        in conversations that nobody holds.
+        """
+        gone = held.c.process_id.not_in(_LIVE)
+        found = select(held.c.conversation_id).where(gone)
+        connection.execute(delete(signals).where(signals.c.process_id.not_in(_LIVE)))
+        lost = (jobs.c.status == JobStatus.RUNNING) & jobs.c.process_id.is_not(None) & jobs.c.process_id.not_in(_LIVE)
+        waits = {"status": JobStatus.WAITING, "due_at": at, "asked_at": at, "process_id": None}
+        connection.execute(update(jobs).where(lost).values(**waits))
+        taken = list(connection.execute(found).scalars())
+        if started:
+            running = select(turns.c.conversation_id).where(turns.c.status == TurnStatus.RUNNING)
+            queued = queued_messages.c.status == QueueStatus.QUEUED
+            left = union(running, select(queued_messages.c.conversation_id).where(queued)).subquery()
+            free = select(left.c.conversation_id).where(left.c.conversation_id.not_in(select(held.c.conversation_id)))
+            ownerless = list(connection.execute(free).scalars())
+            rows = [{"conversation_id": id, "process_id": process_id} for id in ownerless]
+            insert_missing(connection, held, rows)
+            taken += ownerless
+        if not taken:
+            return ()
+        connection.execute(update(held).where(gone).values(process_id=process_id))
+        owners = select(conversations.c.id, conversations.c.owner).where(conversations.c.id.in_(taken))
+        return tuple(Inherited(row.id, row.owner) for row in connection.execute(owners.order_by(conversations.c.id)))
+
+    @reads
+    def hold(self, connection: Connection, conversation_id: str) -> Hold:
+        """Who holds a conversation. Raises `NotFound`."""
+        return _hold(connection, conversation_id)
+
+    @writes
+    def take(self, connection: Connection, process_id: str, conversation_id: str, *, to_speak: bool) -> Hold:
+        """Hold a conversation, unless another process does; gives who holds it then. Raises `NotFound`.
+
+        `to_speak`: only if no turn runs and nothing waits.
+        """
+        found = _hold(connection, conversation_id)
+        if found.holder is not None or (to_speak and (found.running_turn is not None or found.waits)):
+            return found
+        _take(connection, process_id, conversation_id)
+        return Hold(process_id, found.running_turn, found.waits)
+
+    @writes
+    def let_go(self, connection: Connection, process_id: str, conversation_id: str) -> bool:
+        """Hold a conversation no more, unless something waits or a turn runs; whether something is left to do."""
+        runs = exists().where(conversations.c.id == conversation_id, conversations.c.running_turn.is_not(None))
+        mine = (held.c.conversation_id == conversation_id, held.c.process_id == process_id)
+        gone = delete(held).where(*mine, ~_waiting(conversation_id), ~runs)
+        if connection.execute(gone).rowcount == 1:
+            return False
+        return connection.execute(select(held.c.process_id).where(*mine)).first() is not None
+
+    @writes
+    def signal(self, connection: Connection, process_id: str, signal: Signal) -> str | None:
+        """Signal the process that holds a conversation, if it is another one; gives its id, to ring it."""
+        query = select(held.c.process_id).where(held.c.conversation_id == signal.conversation_id)
+        holder: str | None = connection.execute(query).scalar_one_or_none()
+        if holder is None or holder == process_id:
+            return None
+        _signal(connection, self._ids.new("signal"), holder, signal)
+        return holder
+
+    @writes
+    def signal_all(self, connection: Connection, process_id: str, signal: Signal) -> tuple[str, ...]:
+        """Signal all other processes; gives their ids."""
+        others = tuple(connection.execute(_LIVE.where(processes.c.id != process_id)).scalars())
+        for other in others:
+            _signal(connection, self._ids.new("signal"), other, signal)
+        return others
+
+    @writes
+    def take_signals(self, connection: Connection, process_id: str) -> tuple[Signal, ...]:
+        """What a process is asked, in order; the rows are removed."""
+        mine = signals.c.process_id == process_id
+        rows = connection.execute(select(signals).where(mine).order_by(signals.c.id)).all()
+        connection.execute(delete(signals).where(signals.c.id.in_([row.id for row in rows])))
+        return tuple(Signal(SignalKind(row.kind), row.conversation_id, row.data) for row in rows)
