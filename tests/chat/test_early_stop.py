@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from lamella.app.core import Core, build_core, build_services
-from lamella.chat import Message
+from lamella.chat import Chat, Message
+from lamella.chat.replica import LocalDoorbell, Replica
 from lamella.core import deltas
 from lamella.core.clock import SystemClock
 from lamella.core.errors import NotFound
@@ -119,14 +120,21 @@ async def test_a_stop_by_somebody_else_stops_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("of_run", [False, True])
-async def test_a_turn_is_stopped_from_another_process_on_the_same_bus(tmp_path: Path, of_run: bool) -> None:
-    async with await open_store(tmp_path / "lamella.db") as store:
+async def test_a_turn_is_stopped_from_another_process(tmp_path: Path, of_run: bool) -> None:
+    path = tmp_path / "lamella.db"
+    async with await open_store(path) as store, await open_store(path) as other:
         await store.conversations.create_conversation(ANN, CONVERSATION)
-        gate, bus = Gate(), MemoryBus()
+        gate, clock, doorbell = Gate(), SystemClock(), LocalDoorbell()
         models = ScriptedModels(ScriptedModel([[deltas.TextDelta(0, "Half"), gate]]))
-        services = build_services(store, Registry(()), SystemClock(), CountingIds())
-        here, there = (build_core(services, models, jobs=store.jobs, bus=bus).chat for _ in range(2))
+
+        def process(store: Store) -> Chat:
+            replica = Replica(store.replicas, store.database, doorbell, store.ids, clock)
+            services = build_services(store, Registry(()), clock, store.ids)
+            return build_core(services, models, jobs=store.jobs, replica=replica).chat
+
+        here, there = process(store), process(other)
         await here.start()
+        await there.start()
         turn_id = await here.sender.begin(ANN, "conv_1", Message("Hello?"))
         await gate.reached.wait()
         [run] = (await store.turns.turn(ANN, turn_id)).runs
@@ -141,6 +149,7 @@ async def test_a_turn_is_stopped_from_another_process_on_the_same_bus(tmp_path: 
         assert [packet["type"] for packet in packets][-2:] == ["turn.stopped", "turn.finished"]
         assert (await there.stop(ANN, turn_id)) is TurnStatus.STOPPED
         await here.close()
+        await there.close()
 
 
 NEW = NewTurn("turn_1", "conv_1", "msg_1", (NewRun("run_1", "scripted"),), "Hello?", NOON, "UTC", 2)
