@@ -21,6 +21,9 @@ from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 from lamella.storage.cached import SqlCacheEntries
 from lamella.storage.store import open_store
+from lamella_simulator.provider import simulated
+from postgres import PostgresServer
+from valkey_server import Valkey
 
 pytestmark = pytest.mark.anyio
 
@@ -208,3 +211,29 @@ async def test_figures_that_do_not_add_up_are_said_and_break_nothing(tmp_path: P
         assert said["data"]["cause"] == "counters"
         assert "do not add up" in said["answer"]
         assert (await client.send(conversation, "And now?"))[-1]["status"] == "finished"
+
+
+async def test_each_of_two_processes_predicts_what_the_other_has_cached(
+    postgres: PostgresServer, valkey: Valkey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAMELLA_DATABASE_URL", postgres.url(postgres.copied()))
+    monkeypatch.setenv("LAMELLA_REDIS_URL", valkey.url)
+    with simulated() as provider:
+        keys = {"anthropic_api_key": "sk-upstream", "anthropic_base_url": provider.url}
+        here, there = (read_settings(data=tmp_path / name, model="claude-opus-4-8", **keys) for name in ("a", "b"))
+        async with served(here) as (_, client), served(there) as (_, other):
+            conversation = await client.conversation()
+            for number in range(6):
+                asked = other if number % 2 else client
+                await asked.send(conversation, f"Question {number}: {TEXT}")
+            turns = (await client.get(f"/conversations/{conversation}/turns"))["data"]
+            requests = [
+                request
+                for turn in reversed(turns)
+                for request in (await client.get(f"/turns/{turn['id']}/requests"))["data"]
+                if request["purpose"] == "chat"
+            ]
+    assert len(requests) == 6
+    for request in requests[1:]:
+        assert request["usage"]["cache_read"] > 1_000
+        assert request["usage"]["cache_read"] == pytest.approx(request["predicted"]["read"], rel=0.02)

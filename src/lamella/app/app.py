@@ -306,7 +306,9 @@ async def open_app(
         store, ids = await _opened_store(stack, settings, clock, ids)
         served = await stack.enter_async_context(served_models(settings, models, store.access.protected))
         _check_settings(served.main, settings)
-        ledger = await stack.enter_async_context(kept_ledger(SqlCacheEntries(store.database), clock))
+        ledger = await stack.enter_async_context(
+            kept_ledger(SqlCacheEntries(store.database), clock, shared=_is_shared(settings))
+        )
         own = _Own(settings, tables, blocks, headers, tools, more_tools, mcp, bool(configs))
         managed = _managed(settings, store, served, clock, ids, headers)
         gateway = await _gateway(stack, settings, upstreams, store, served, ledger, clock, ids, managed)
