@@ -1,6 +1,6 @@
 """Forks `lamella serve` from a process that has loaded it already, so that a server is up in a moment.
 
-    python nursery.py DATA
+    python nursery.py DATA [PORT]
 
 Each line on standard input starts one; it says `pid N` first, and then what `lamella serve` says.
 """
@@ -21,12 +21,12 @@ LOADED = (lamella.cli.serve, lamella.llm.anthropic, lamella.storage.migrations.u
 
 
 def main() -> None:
-    data = sys.argv[1]
+    data, port = sys.argv[1], (sys.argv[2:] or ["0"])[0]
     gc.freeze()
     for _ in sys.stdin:
         child = os.fork()
         if child == 0:
-            sys.argv = ["lamella", "serve", "--port", "0", "--data", data]
+            sys.argv = ["lamella", "serve", "--port", port, "--data", data]
             run()
             os._exit(0)
         sys.stdout.write(f"pid {child}\n")

@@ -1,0 +1,250 @@
+"""Kills replicas at random moments under speaking conversations, and measures what several replicas cost.
+
+    python bench/replicas.py [--kills 200] [--replicas 3] [--conversations 30] [--seed N] [--json]
+    python bench/replicas.py --stops 200           the time that a stop from another replica takes
+    python bench/replicas.py --cpu 300             CPU of a turn with 1, 2 and 4 replicas
+
+The replicas serve one PostgreSQL with one Valkey behind haproxy (`apt-get install haproxy`). Their clients know the
+balancer only. They speak to one to three models, send messages that have to wait, and compact. After the kills the
+laws of `replicating/laws.py` are checked: no message lost or doubled, no turn stuck, every packet heard once and in
+order, and no law of context broken. A seed says which replica dies after how long, not at which instruction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from random import Random, SystemRandom
+
+import httpx2
+import msgspec
+
+from processes import simulator
+from replicating import laws
+from replicating.clients import Heard, Speaker, messages
+from replicating.cluster import Cluster, Replica, Servers, cluster, servers
+from tables import arguments, emit, show
+
+STORY = "It was a dark and stormy night, and the rain fell in torrents; but for some gusts of wind it was quiet. " * 2
+OPTIONS = ("--rate", "150", "--option", "default_reply=story", "--option", "chunk=6")
+KEPT = ("--option", "keep_requests=100000", "--option", "keep_request_bytes=2000000000")
+PAUSES = 0.1, 2.0
+"""Seconds between two kills."""
+CPU_AT_ONCE = 8
+
+
+@dataclass(slots=True)
+class Figures:
+    """What happened in all."""
+
+    seed: int
+    replicas: int
+    kills: int = 0
+    messages: int = 0
+    commands: int = 0
+    queued: int = 0
+    interrupted: int = 0
+    reconnected: int = 0
+    requests: int = 0
+    lost_ms: list[float] = field(default_factory=list)
+    """Of interrupted turns: how much of what was heard is not stored."""
+    silence_s: float = 0.0
+    """The longest silence of a turn."""
+    seconds: float = 0.0
+    broken: list[str] = field(default_factory=list)
+
+
+def _client(url: str) -> httpx2.AsyncClient:
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+    return httpx2.AsyncClient(base_url=url, trust_env=False, verify=False, timeout=60, limits=limits)
+
+
+async def _speak(speaker: Speaker, random: Random, name: str, ended: asyncio.Event, all_heard: list[Heard]) -> None:
+    """One conversation, until `ended` is set: what is said at once, then the next."""
+    conversation, number = await speaker.conversation(), 0
+    while not ended.is_set():
+        said = messages(random, f"{name}-{number}", conversation)
+        number += 1
+        all_heard += said
+        async with asyncio.TaskGroup() as group:
+            for one in said:
+                placed = asyncio.Event()
+                group.create_task(speaker.say(one, placed))
+                await placed.wait()
+
+
+async def _kill(among: Cluster, random: Random, kills: int, found: Figures, how: signal.Signals) -> None:
+    for _ in range(kills):
+        await asyncio.sleep(random.uniform(*PAUSES))
+        one = random.choice(among.replicas)
+        one.kill(how)
+        await one.begin()
+        if random.random() < 0.9:  # else the next one dies while this one starts
+            await one.ready()
+        found.kills += 1
+    await asyncio.gather(*(one.ready() for one in among.replicas))
+
+
+async def kill_often(
+    provider: str,
+    on: Servers,
+    kills: int,
+    replicas: int,
+    conversations: int,
+    seed: int,
+    how: signal.Signals = signal.SIGKILL,
+) -> Figures:
+    """So many kills under so many conversations, then the laws."""
+    random, found, heard, begun = Random(seed), Figures(seed, replicas), list[Heard](), time.monotonic()
+    await _tell(provider)
+    async with cluster(provider, replicas, on) as among, _client(among.url) as http:
+        ended = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            for number in range(conversations):
+                own = Random(f"{seed} {number}")
+                group.create_task(_speak(Speaker(http), own, f"{seed}-{number}", ended, heard))
+            await _kill(among, random, kills, found, how)
+            ended.set()
+        found.broken += await laws.of_conversations(http, heard)
+        found.broken += laws.of_rows(among.database)
+        await _figures(http, heard, found)
+    async with _client(provider) as simulated:
+        requests = (await simulated.get("/_sim/requests")).json()["requests"]
+    found.requests = len(requests)
+    found.broken += laws.of_windows(requests)
+    found.seconds = time.monotonic() - begun
+    return found
+
+
+async def _tell(provider: str) -> None:
+    async with _client(provider) as simulated:
+        story = {"story": {"reasoning": "Hm. " * 5, "text": STORY}}
+        (await simulated.post("/_sim/replies", json=story)).raise_for_status()
+
+
+async def _figures(http: httpx2.AsyncClient, heard: list[Heard], found: Figures) -> None:
+    found.messages = sum(not one.command for one in heard)
+    found.commands = sum(one.command for one in heard)
+    found.queued = sum(bool(one.queued_id) for one in heard)
+    found.reconnected = sum(one.connections > 1 for one in heard)
+    found.silence_s = max((one.silence for one in heard), default=0.0)
+    cut = [one for one in heard if one.ended == "interrupted"]
+    found.interrupted = len(cut)
+    found.lost_ms = [1000 * laws.lost_seconds(one, await laws.packets_of(http, one.turn_id)) for one in cut]
+
+
+# A stop from another replica
+
+
+async def _stop_once(on: Replica, other: Replica) -> float:
+    """Milliseconds from a stop that `other` gets to the last packet of the turn, which is heard from `on`."""
+    async with _client(on.url) as http, _client(other.url) as elsewhere:
+        id = (await http.post("/api/v1/conversations", json={})).json()["id"]
+        began = 0.0
+        async with http.stream("POST", f"/api/v1/conversations/{id}/turns", json={"text": "Question."}) as answer:
+            async for line in answer.aiter_lines():
+                packet = msgspec.json.decode(line[6:]) if line.startswith("data: ") else {"type": ""}
+                if packet["type"] == "text.delta" and not began:
+                    began = time.perf_counter()
+                    await elsewhere.post(f"/api/v1/turns/{packet['turn_id']}/stop")
+                if packet["type"] == "turn.stopped":
+                    return (time.perf_counter() - began) * 1000
+    return float("inf")
+
+
+async def stop_often(provider: str, on: Servers, count: int) -> tuple[list[float], list[float]]:
+    """So many stops from another replica, and as many from the same one, in turns."""
+    await _tell(provider)
+    async with cluster(provider, 2, on) as among:
+        one, other = among.replicas
+        both = [(await _stop_once(one, other), await _stop_once(one, one)) for _ in range(count)]
+    return [far for far, _ in both], [near for _, near in both]
+
+
+# CPU
+
+
+async def cpu_of_turns(provider: str, on: Servers, count: int, replicas: int) -> float:
+    """CPU milliseconds of Lamella's processes for a turn, with so many replicas behind the balancer."""
+    await _tell(provider)
+    async with cluster(provider, replicas, on) as among, _client(among.url) as http:
+        speaker = Speaker(http)
+        ids = [await speaker.conversation() for _ in range(CPU_AT_ONCE)]
+
+        async def speak(id: str, name: str, turns: int) -> None:
+            for number in range(turns):
+                await speaker.say(Heard(f"{name}-{number}", id, f"Question {name}-{number}."))
+
+        async def speak_all(name: str, turns: int) -> None:
+            await asyncio.gather(*(speak(id, f"{name}-{n}", turns) for n, id in enumerate(ids)))
+
+        await speak_all("warm", 2 * replicas)
+        before = sum(one.spent() for one in among.replicas)
+        each = max(1, count // CPU_AT_ONCE)
+        await speak_all("told", each)
+        return (sum(one.spent() for one in among.replicas) - before) / (each * CPU_AT_ONCE) * 1000
+
+
+def _say_kills(found: Figures) -> None:
+    lost = sorted(found.lost_ms) or [0.0]
+    names = ("seed", "replicas", "kills", "messages", "commands", "queued", "interrupted", "reconnected", "requests")
+    rows = [(name, str(getattr(found, name))) for name in names]
+    rows += [
+        ("of a stream lost, median", f"{statistics.median(lost):.0f} ms"),
+        ("of a stream lost, most", f"{lost[-1]:.0f} ms"),
+        ("longest silence", f"{found.silence_s:.1f} s"),
+        ("laws broken", str(len(found.broken))),
+        ("seconds", f"{found.seconds:.0f}"),
+    ]
+    show(rows)
+    for law in found.broken[:20]:
+        print(law)
+
+
+def _say_stops(far: list[float], near: list[float]) -> None:
+    rows = [("stop", "median", "p99")]
+    for name, times in (("from another replica", far), ("from the same one", near)):
+        at = sorted(times)
+        rows.append((name, f"{statistics.median(at):.0f} ms", f"{at[int(0.99 * (len(at) - 1))]:.0f} ms"))
+    show(rows)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = arguments(__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--replicas", type=int, default=3)
+    parser.add_argument("--conversations", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1_000_000))
+    parser.add_argument("--terminate", action="store_true", help="end replicas by SIGTERM in place of SIGKILL")
+    parser.add_argument("--stops", type=int, help="measure so many stops instead")
+    parser.add_argument("--cpu", type=int, help="measure the CPU of so many turns instead")
+    given = parser.parse_args()
+    if given.stops:
+        with simulator(*OPTIONS) as provider, servers() as on:
+            far, near = asyncio.run(stop_often(provider.url, on, given.stops))
+        emit({"another": far, "same": near}) if given.json else _say_stops(far, near)
+        return
+    if given.cpu:
+        found_cpu = {}
+        for count in (1, 2, 4):
+            with simulator("--rate", "0", *OPTIONS[2:]) as provider, servers() as on:
+                found_cpu[count] = asyncio.run(cpu_of_turns(provider.url, on, given.cpu, count))
+        rows = [(str(n), f"{ms:.1f} ms", f"{ms / found_cpu[1]:.2f}") for n, ms in found_cpu.items()]
+        emit(found_cpu) if given.json else show([("replicas", "CPU of a turn", "to one"), *rows])
+        return
+    how = signal.SIGTERM if given.terminate else signal.SIGKILL
+    with simulator(*OPTIONS, *KEPT) as provider, servers() as on:
+        found = asyncio.run(
+            kill_often(provider.url, on, given.kills, given.replicas, given.conversations, given.seed, how)
+        )
+    emit(asdict(found)) if given.json else _say_kills(found)
+    sys.exit(1 if found.broken else 0)
+
+
+if __name__ == "__main__":
+    main()
