@@ -34,6 +34,10 @@ OPTIONS = ("--rate", "150", "--option", "default_reply=story", "--option", "chun
 KEPT = ("--option", "keep_requests=100000", "--option", "keep_request_bytes=2000000000")
 PAUSES = 0.1, 2.0
 """Seconds between two kills."""
+AWAY, AWAY_SECONDS = 0.1, (5.0, 9.0)
+"""How often a killed replica stays away, and for how long: the others find out that it is dead and take over. One that
+is started at once says by its name that it takes the place of the dead one.
+"""
 CPU_AT_ONCE = 8
 
 
@@ -44,6 +48,7 @@ class Figures:
     seed: int
     replicas: int
     kills: int = 0
+    away: int = 0
     messages: int = 0
     commands: int = 0
     queued: int = 0
@@ -82,6 +87,9 @@ async def _kill(among: Cluster, random: Random, kills: int, found: Figures, how:
         await asyncio.sleep(random.uniform(*PAUSES))
         one = random.choice(among.replicas)
         one.kill(how)
+        if random.random() < AWAY:
+            await asyncio.sleep(random.uniform(*AWAY_SECONDS))
+            found.away += 1
         await one.begin()
         if random.random() < 0.9:  # else the next one dies while this one starts
             await one.ready()
@@ -191,7 +199,18 @@ async def cpu_of_turns(provider: str, on: Servers, count: int, replicas: int) ->
 
 def _say_kills(found: Figures) -> None:
     lost = sorted(found.lost_ms) or [0.0]
-    names = ("seed", "replicas", "kills", "messages", "commands", "queued", "interrupted", "reconnected", "requests")
+    names = (
+        "seed",
+        "replicas",
+        "kills",
+        "away",
+        "messages",
+        "commands",
+        "queued",
+        "interrupted",
+        "reconnected",
+        "requests",
+    )
     rows = [(name, str(getattr(found, name))) for name in names]
     rows += [
         ("of a stream lost, median", f"{statistics.median(lost):.0f} ms"),
