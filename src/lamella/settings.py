@@ -149,6 +149,11 @@ class Settings(EngineSettings, BaseSettings):
         description="The name of this process among several, such as `web-1`. If a process of this name is still "
         "registered, what it did is taken over at once.",
     )
+    files: str | None = Field(
+        None,
+        description="Where uploads are kept: a folder that several servers may share, or `s3://BUCKET/PREFIX` (needs "
+        "`lamella[s3]`; address, region and key by the usual AWS variables). Unset: in the data folder.",
+    )
     config: Path | None = Field(
         None, description="A TOML file of settings. Default: `lamella.toml` in the data folder, if it exists."
     )

@@ -13,7 +13,7 @@ from lamella.core.knowledge import Document, Shelf
 from lamella.core.records import Caller, File
 from lamella.knowledge.document_reader import SHORT, DocumentReader
 from lamella.knowledge.extraction import Extraction, ProcessExtractor
-from lamella.storage.folder import FileStore
+from lamella.storage.file_store import FolderFiles
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +44,7 @@ class Children:
 
 
 async def read(folder: Path, extractor: Children | ProcessExtractor, name: str, data: bytes) -> Extraction:
-    uploads = FileStore(folder)
+    uploads = FolderFiles(folder)
     async with uploads.receive("doc_1") as path:
         path.write_bytes(data)
     document = Document("doc_1", Shelf(ANN.user_id, "kb_1"), name, len(data), "", NOW, NOW, upload="doc_1")

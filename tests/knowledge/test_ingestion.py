@@ -29,7 +29,7 @@ from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.search.lexical import LexicalEmbedder
 from lamella.search.vectors import packed
 from lamella.storage import Store, open_store
-from lamella.storage.folder import FileStore
+from lamella.storage.file_store import FolderFiles
 from lamella.storage.knowledge.store import KnowledgeStore
 from storage.examples import ANN, NOON
 
@@ -92,7 +92,7 @@ class Playback:
     knowledge: KnowledgeStore
     ingestion: Ingestion
     deposits: DocumentUploads
-    uploads: FileStore
+    uploads: FolderFiles
     clock: VirtualClock
 
     async def add(self, name: str, text: str | bytes) -> Document:
@@ -147,7 +147,7 @@ async def opened(
         clock = VirtualClock(NOON)
         ids = RandomIds(SystemClock())
         knowledge = KnowledgeStore(store.database, ids)
-        uploads = FileStore(folder / "uploads")
+        uploads = FolderFiles(folder / "uploads")
         extractor = ProcessExtractor(ExtractionLimits())
         chosen = embedder or LexicalEmbedder()
         making = IngestionTools(DocumentReader(store.files, uploads, extractor), chosen, maker or ProcessPassages())

@@ -53,9 +53,9 @@ async def test_only_pictures_are_shown(client: ServerClient, app: App, media_typ
 
 async def test_a_file_is_removed_with_its_bytes(client: ServerClient, app: App, tmp_path: Path) -> None:
     file = await client.upload("a.txt", b"Text.")
-    assert app.uploads.path(file["id"]).exists()
+    assert await app.uploads.size(file["id"]) == 5
     assert (await client.call("DELETE", f"/files/{file['id']}")).status_code == 204
-    assert not app.uploads.path(file["id"]).exists()
+    assert await app.uploads.size(file["id"]) is None
     error_of(await client.call("GET", f"/files/{file['id']}"), 404, "not_found", "file_id")
     assert (await client.get("/files"))["data"] == []
 
@@ -81,6 +81,32 @@ async def test_a_file_that_is_held_stays_until_it_is_let_go(
 
 async def test_bytes_that_are_missing_are_an_error_that_says_so(client: ServerClient, app: App) -> None:
     file = await client.upload("a.txt", b"Text.")
-    app.uploads.path(file["id"]).unlink()
+    await app.uploads.remove(file["id"])
     error = error_of(await client.call("GET", f"/files/{file['id']}/content"), 500, "store_failed", None)
     assert "a.txt" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "given", "range"),
+    [
+        ("bytes=0-3", 206, b"0123", "bytes 0-3/10"),
+        ("bytes=7-", 206, b"789", "bytes 7-9/10"),
+        ("bytes=7-99", 206, b"789", "bytes 7-9/10"),
+        ("bytes=-2", 206, b"89", "bytes 8-9/10"),
+        ("bytes=-99", 200, b"0123456789", None),
+        ("bytes=10-", 416, b"", "bytes */10"),
+        ("bytes=-0", 416, b"", "bytes */10"),
+        ("bytes=5-2", 200, b"0123456789", None),
+        ("bytes=0-1,4-5", 200, b"0123456789", None),
+        ("lines=1-2", 200, b"0123456789", None),
+    ],
+)
+async def test_a_part_of_a_file_can_be_asked_for(
+    client: ServerClient, asked: str, status: int, given: bytes, range: str | None
+) -> None:
+    file = await client.upload("a.txt", b"0123456789")
+    answer = await client.call("GET", f"/files/{file['id']}/content", headers={"range": asked})
+    assert (answer.status_code, answer.content, answer.headers.get("content-range")) == (status, given, range)
+    assert answer.headers["content-length"] == str(len(given))
+    other = {"range": asked, "if-range": '"another"'}
+    assert (await client.call("GET", f"/files/{file['id']}/content", headers=other)).content == b"0123456789"

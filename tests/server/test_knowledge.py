@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from lamella.core.messages import ToolCall
 from lamella.core.records import Caller
 from lamella.llm.scripted import ScriptedModel, calling, saying
 from lamella.server.testing import Object, ServerClient
+from lamella.storage.file_store import MARK
 from lamella.storage.store import Store
 from lamella.tools.knowledge_base_search import NAME
 
@@ -64,14 +66,14 @@ async def test_the_bytes_of_a_removed_bases_documents_go_with_it(
     base = await base_of(app)
     for name in ("a.md", "b.md"):
         await upload(client, base, name, f"The mast of {name} is 60 m high.")
-    assert len(list((tmp_path / "files").iterdir())) == 2
+    assert len(os.listdir(tmp_path / "files")) == 3
     assert (await client.call("DELETE", f"/knowledge-bases/{base}")).status_code == 204
     async with asyncio.timeout(30):
         while True:
             if await app.knowledge.store.removed_documents() == ():
                 break
             await asyncio.sleep(0.01)
-    assert list((tmp_path / "files").iterdir()) == []
+    assert os.listdir(tmp_path / "files") == [MARK]
 
 
 async def test_a_document_is_read_again_and_a_base_names_who_searches_it(scripted: tuple[App, ServerClient]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
+from lamella.storage.file_store import MARK
 
 from .test_bad_input import refused
 
@@ -44,7 +46,7 @@ async def post(client: ServerClient, body: Any, kind: str = "multipart/form-data
 
 async def nothing_is_left(client: ServerClient, data: Path) -> None:
     assert (await client.get("/files"))["data"] == []
-    assert list((data / "files").iterdir()) == []
+    assert os.listdir(data / "files") == [MARK]
 
 
 async def test_a_file_is_taken_in(client: ServerClient, tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ async def test_a_name_is_never_a_path(client: ServerClient, tmp_path: Path, sent
     assert answer.status_code == 201
     file = answer.json()
     assert file["name"] == shown
-    assert [path.name for path in (tmp_path / "files").iterdir()] == [file["id"]]
+    assert sorted(os.listdir(tmp_path / "files")) == [MARK, file["id"]]
 
 
 @pytest.mark.parametrize(

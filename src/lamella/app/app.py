@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_bytes
 
 import structlog
 
@@ -59,7 +60,8 @@ from lamella.sessions.sessions import Sessions
 from lamella.settings import Settings, environment, old_variables, unknown_variables
 from lamella.storage.bases import AccessRows
 from lamella.storage.cached import SqlCacheEntries
-from lamella.storage.folder import FileStore, FolderLock
+from lamella.storage.file_store import DAY, FileStore, claim, open_files
+from lamella.storage.folder import FolderLock
 from lamella.storage.migrate import database_url
 from lamella.storage.postgresql import PostgresDatabase, held_database
 from lamella.storage.replicas import ReplicaRows
@@ -164,6 +166,29 @@ async def forget_expired_keys(store: Store, clock: Clock, every: float = KEYS_FO
         await asyncio.sleep(every)
 
 
+async def sweep_files(uploads: FileStore, store: Store, age: float) -> None:
+    """Remove uploads that belong to no row and are older than `age` seconds. Raises as `claim` does.
+
+    Only this process stores in its data folder. Elsewhere others may, so what is new is left alone there.
+    """
+    known = await store.files.file_ids()
+    database = await store.directory.shared_value("id", token_bytes(16))
+    if await claim(uploads, database.hex(), known):
+        await uploads.sweep(known, age)
+        return
+    log.warning("no upload there is known to this database: none is removed", files=len(await uploads.ids()))
+
+
+async def sweep_files_daily(uploads: FileStore, store: Store) -> None:
+    """The same each day until cancelled. What fails is tried again the next day."""
+    while True:
+        await asyncio.sleep(DAY)
+        try:
+            await sweep_files(uploads, store, DAY)
+        except LamellaError as error:
+            log.warning("uploads without a row are not removed", error=error.message)
+
+
 log = structlog.get_logger()
 
 LOCAL_OWNER = Caller(LOCAL_USER)
@@ -261,8 +286,15 @@ class App:
     async def delete_file(self, caller: Caller, file_id: str) -> None:
         """Remove a file and its bytes; raises `FileInUse` while a message or a project holds it."""
         await self.store.files.delete_file(caller, file_id)
-        await self.uploads.remove(file_id)
         self.knowledge.ingestion.wake()
+        try:
+            await self.uploads.remove(file_id)
+        except StoreFailed as error:
+            log.error("the bytes of a removed file are left", file=file_id, error=error.message)
+            raise StoreFailed(
+                f"The file is removed, but its bytes are not yet: {error.message}",
+                hint="They are removed within two days, once their storage can be reached.",
+            ) from error
 
 
 def database_path(data: Path) -> Path:
@@ -314,12 +346,12 @@ async def open_app(
         gateway = await _gateway(stack, settings, upstreams, store, served, ledger, clock, ids, managed)
         replica = await _replica(stack, settings, store, doorbell, ids, clock)
         app = _wired(own, store, served, ledger, gateway, clock, ids, replica)
-        await app.uploads.sweep(await store.files.file_ids())
+        await sweep_files(app.uploads, store, DAY if settings.files or _is_shared(settings) else 0.0)
         await stack.enter_async_context(mcp.open())
         await app.chat.start()
         stack.push_async_callback(app.chat.close)
         removal = RetentionJob(store, settings.retention, clock)
-        await stack.enter_async_context(_background(app.knowledge, served.main, store, clock, removal))
+        await stack.enter_async_context(_background(app, store, clock, removal))
         yield app
 
 
@@ -429,7 +461,7 @@ def _wired(
     """The parts of the app, put together. Nothing runs yet."""
     settings, models, embedder = own.settings, served.main, embedder_of(own.settings)
     recall = Recall(store, store.recall, embedder, store.jobs, clock)
-    uploads = FileStore(settings.data / "files")
+    uploads = open_files(settings.files or str(settings.data / "files"))
     knowledge = knowledge_of(settings, store, uploads, embedder, served, clock, ids)
     gateway.recorder.index = recall.follow
     core = _core(own, store, served, ledger, recall, knowledge, clock, ids, replica)
@@ -511,13 +543,12 @@ def _locked_folder(data: Path, *, shared: bool) -> FolderLock:
 
 
 @asynccontextmanager
-async def _background(
-    knowledge: Knowledge, models: Models, store: Store, clock: Clock, removal: RetentionJob
-) -> AsyncIterator[None]:
+async def _background(app: App, store: Store, clock: Clock, removal: RetentionJob) -> AsyncIterator[None]:
     """Background work alongside turns, until the block ends."""
-    knowledge.start()
+    app.knowledge.start()
     await removal.start()
-    tasks = [asyncio.create_task(work) for work in (_warm(models), forget_expired_keys(store, clock))]
+    works = (_warm(app.models), forget_expired_keys(store, clock), sweep_files_daily(app.uploads, store))
+    tasks = [asyncio.create_task(work) for work in works]
     try:
         yield
     finally:
@@ -525,7 +556,7 @@ async def _background(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await removal.close()
-        await knowledge.close()
+        await app.knowledge.close()
 
 
 def _check_settings(models: Models, settings: Settings) -> None:

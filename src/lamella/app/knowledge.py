@@ -35,7 +35,7 @@ from lamella.knowledge.restricted.summary import SafeSummary
 from lamella.knowledge.searching import KnowledgeSearch, Searched
 from lamella.settings import Settings
 from lamella.storage.bases import AccessRows
-from lamella.storage.folder import FileStore
+from lamella.storage.file_store import FileStore
 from lamella.storage.knowledge.store import KnowledgeStore
 from lamella.storage.store import Store
 from lamella.tooling.tool import ToolScope

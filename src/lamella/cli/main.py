@@ -22,6 +22,7 @@ NAMES = (
     "inspect",
     "kb",
     "keys",
+    "migrate",
     "replay",
     "serve",
     "sessions",

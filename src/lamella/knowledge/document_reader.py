@@ -11,7 +11,7 @@ from lamella.core.knowledge import Document
 from lamella.core.records import Caller, File
 from lamella.knowledge.extract_worker import plain
 from lamella.knowledge.extraction import Extraction, ExtractionLimits, Extractor
-from lamella.storage.folder import FileStore
+from lamella.storage.file_store import FileStore
 
 PICTURE = "This is a picture; a document to search needs text. Save its text as a document."
 
@@ -47,9 +47,9 @@ class DocumentReader:
 
     async def _extracted(self, caller: Caller, document: Document) -> Extraction:
         if not document.is_file:
-            path = self._uploads.path(document.upload)
-            short = await asyncio.to_thread(_short_text, path, document) if document.size <= SHORT else None
-            return short or await self._extractor.extract(path, document.name)
+            async with self._uploads.local(document.upload) as path:
+                short = await asyncio.to_thread(_short_text, path, document) if document.size <= SHORT else None
+                return short or await self._extractor.extract(path, document.name)
         file = await self._files.file(caller, document.id)
         text = await self._files.file_text(caller, document.id)
         if not text or not text.strip():

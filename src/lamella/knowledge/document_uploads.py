@@ -13,7 +13,7 @@ from lamella.core.json import digest
 from lamella.core.knowledge import INGEST, Document, DocumentState, Shelf
 from lamella.core.records import Caller, NewJob
 from lamella.knowledge.file_uploads import clean_name, write_upload
-from lamella.storage.folder import FileStore
+from lamella.storage.file_store import FileStore
 from lamella.storage.knowledge.store import KnowledgeStore
 
 

@@ -15,7 +15,7 @@ from lamella.core.messages import Image
 from lamella.core.records import Caller, File
 from lamella.knowledge.extraction import Extractor, Picture
 from lamella.storage import Store
-from lamella.storage.folder import FileStore
+from lamella.storage.file_store import FileStore
 
 MAX_NAME = 255
 

@@ -35,7 +35,7 @@ from lamella.knowledge.passages import embedded_text, passages_of
 from lamella.search import lexical
 from lamella.search.lexical import LexicalEmbedder
 from lamella.storage.erasure import ErasureRows
-from lamella.storage.folder import FileStore
+from lamella.storage.file_store import FileStore
 from lamella.storage.knowledge.store import KnowledgeStore
 
 WORKER_MODULE = "lamella.knowledge.passage_worker"

@@ -231,6 +231,12 @@ def _holders(connection: Connection, caller: Caller, file_id: str) -> list[str]:
     return [*found, *(f"project “{name}” ({id})" for id, name in connection.execute(of_projects))]
 
 
+def known_files(connection: Connection) -> frozenset[str]:
+    """The ids of every stored file and document of every owner: what has bytes in a `FileStore`."""
+    found = list(connection.execute(select(files.c.id)).scalars())
+    return frozenset([*found, *uploaded_documents(connection)])
+
+
 class FileRows(Rows):
     """Uploaded files."""
 
@@ -302,5 +308,4 @@ class FileRows(Rows):
     @reads
     def file_ids(self, connection: Connection) -> frozenset[str]:
         """The ids of every stored file of every owner: for clearing up at start."""
-        found = list(connection.execute(select(files.c.id)).scalars())
-        return frozenset([*found, *uploaded_documents(connection)])
+        return known_files(connection)

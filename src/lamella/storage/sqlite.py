@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Dialect, Engine, QueuePool, create_engine, event, make_url, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -94,6 +95,24 @@ def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Engin
 
     event.listen(engine, "connect", connected)
     event.listen(engine, "begin", begun)
+    return engine
+
+
+def untouched_engine(url: URL) -> Engine:
+    """An engine that reads a database file and leaves it, and the folder, as they are.
+
+    Nobody else may have the file open. A log that a killed process left is read too, which makes an index of it.
+    """
+    path = Path(str(url.database)).absolute()
+    if not path.is_file():
+        raise ConfigurationError(
+            f"There is no database in {path.parent}.", hint="Set LAMELLA_DATA, or name the folder."
+        )
+    log = path.with_name(f"{path.name}-wal")
+    mode = "ro" if log.is_file() and log.stat().st_size else "ro&immutable=1"
+    address = f"file:{quote(str(path))}?mode={mode}"
+    engine = create_engine("sqlite://", creator=partial(sqlite3.connect, address, uri=True, isolation_level=None))
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     return engine
 
 

@@ -30,7 +30,7 @@ from lamella.core.records import (
 from lamella.sessions.compaction import ENGINE
 from lamella.settings import Settings
 from lamella.storage import Store
-from lamella.storage.folder import FileStore
+from lamella.storage.file_store import FileStore
 from lamella.tooling.tool import Registry
 from lamella.turns.effective_settings import layout_named
 from lamella_lab.replay.background import SUMMARIES, ReplayedJobs

@@ -18,7 +18,7 @@ from lamella.core.records import Caller, File, ProjectContent
 from lamella.knowledge.extraction import ExtractionLimits, ProcessExtractor
 from lamella.knowledge.file_uploads import FileUploads
 from lamella.storage import Store
-from lamella.storage.folder import FileStore
+from lamella.storage.file_store import FileStore
 from lamella_lab.trace.content import FileContent, content_of
 from lamella_lab.trace.format import TraceAgent, TraceProject
 from lamella_lab.trace.parts import TraceFile

@@ -21,7 +21,7 @@ from lamella.core.packets import AnyPacket, ContextDegraded, RequestStarted
 from lamella.core.records import PageQuery, RequestRecord, StoredSegment
 from lamella.core.tokens import Usage
 from lamella.llm.model_table import ModelTable
-from lamella.storage.folder import FileStore
+from lamella.storage.file_store import FolderFiles
 from lamella.storage.store import Store
 from lamella_lab.replay.background import KINDS
 from lamella_lab.replay.conversation import CONVERSATION, ReplayedConversation
@@ -179,7 +179,7 @@ async def replay(
         first = trace.entries[0].at if trace.entries else datetime.fromtimestamp(0, UTC)
         playback = Playback(VirtualClock(first), trace.head.side, plays=trace.is_played)
         models = ReplayModels(stands, await stands.prepare(trace), trace.head, playback, table)
-        conversation = ReplayedConversation(trace, store, FileStore(folder / "files"), models)
+        conversation = ReplayedConversation(trace, store, FolderFiles(folder / "files"), models)
         stack.push_async_callback(conversation.close)
         return await _Replay(trace, conversation, models, store).run()
 

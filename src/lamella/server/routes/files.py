@@ -5,7 +5,8 @@ Uploads are parsed as they arrive: nothing of a file is held in memory, and ever
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import quote
@@ -15,7 +16,7 @@ from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 from starlette.requests import ClientDisconnect
-from starlette.responses import FileResponse
+from starlette.responses import StreamingResponse
 
 from lamella.app.app import App
 from lamella.context.input import MARGIN
@@ -122,22 +123,53 @@ async def delete_file(file_id: str, app: TheApp, caller: TheCaller) -> Response:
 
 
 @router.get("/files/{file_id}/content", responses={200: {"application/octet-stream": bytes}})
-async def file_content(file_id: str, app: TheApp, caller: TheCaller) -> Response:
-    """The bytes that were uploaded: pictures to be shown, whatever else to be saved."""
+async def file_content(file_id: str, request: Request, app: TheApp, caller: TheCaller) -> Response:
+    """The bytes that were uploaded: pictures to be shown, whatever else to be saved. A range gives a part of them."""
     found = await app.store.files.file(caller, file_id)
-    path = app.uploads.path(found.id)
-    if not path.is_file():
-        raise StoreFailed(f"The bytes of “{found.name}” are missing.", hint="Restore the folder of uploads.")
+    size = await app.uploads.size(found.id)
+    if size is None:
+        raise StoreFailed(f"The bytes of “{found.name}” are missing.", hint="Restore the uploads.")
     shown = found.media_type in SHOWN
-    return FileResponse(
-        path,
+    headers = {
+        "accept-ranges": "bytes",
+        "etag": f'"{found.id}"',
+        "content-disposition": _disposition(found, shown=shown),
+        "content-security-policy": "sandbox",
+        "x-content-type-options": "nosniff",
+    }
+    part = asked_range(request.headers, size, headers["etag"])
+    if part is None:
+        return Response(status_code=416, headers={**headers, "content-range": f"bytes */{size}"})
+    start, end = part
+    headers["content-length"] = str(end - start)
+    if part != (0, size):
+        headers["content-range"] = f"bytes {start}-{end - 1}/{size}"
+    return StreamingResponse(
+        app.uploads.read(found.id, start, end),
+        status_code=200 if part == (0, size) else 206,
         media_type=found.media_type if shown else "application/octet-stream",
-        headers={
-            "content-disposition": _disposition(found, shown=shown),
-            "content-security-policy": "sandbox",
-            "x-content-type-options": "nosniff",
-        },
+        headers=headers,
     )
+
+
+_RANGE = re.compile(r"bytes=(?:(\d+)-(\d*)|-(\d+))")
+
+
+def asked_range(headers: Mapping[str, str], size: int, etag: str) -> tuple[int, int] | None:
+    """The first byte that is asked for and the one after the last; None if the file has none of them.
+
+    All bytes if none or several ranges are asked for, or those of another file: RFC 9110, section 14.2.
+    """
+    form = _RANGE.fullmatch(headers.get("range", "").strip())
+    if form is None or headers.get("if-range", etag) != etag:
+        return 0, size
+    first, last, suffix = form.groups()
+    if suffix is not None:
+        return (max(0, size - int(suffix)), size) if int(suffix) else None
+    start, end = int(first), min(size, int(last) + 1) if last else size
+    if last and int(last) < int(first):
+        return 0, size
+    return (start, end) if start < end else None
 
 
 def _disposition(file: File, *, shown: bool) -> str:

@@ -155,6 +155,6 @@ async def delete_vendor_file(file_id: str, request: Request, app: TheApp, caller
 
 
 @router.get("/files/{file_id}/content", responses={200: {"application/octet-stream": bytes}})
-async def vendor_file_content(file_id: str, app: TheApp, caller: TheCaller) -> Response:
+async def vendor_file_content(file_id: str, request: Request, app: TheApp, caller: TheCaller) -> Response:
     """The bytes that were uploaded."""
-    return await file_content(file_id, app, caller)
+    return await file_content(file_id, request, app, caller)

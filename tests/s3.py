@@ -1,0 +1,40 @@
+"""An S3 server for tests, of moto. It lives as long as the tests of one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from urllib.request import Request, urlopen
+
+KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+
+
+class S3Server:
+    """A running server, on which each test makes a bucket of its own."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._numbers = count(1)
+
+    def bucket(self) -> str:
+        """The name of a new bucket."""
+        name = f"bucket-{next(self._numbers)}"
+        urlopen(Request(f"{self.address}/{name}", method="PUT")).close()
+        return name
+
+
+@contextmanager
+def running() -> Iterator[S3Server]:
+    """A server on a free port. The variables of its keys are set for this process and those that it starts."""
+    from moto.server import ThreadedMotoServer  # noqa: PLC0415
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    os.environ.update(KEYS)
+    try:
+        yield S3Server(f"http://{host}:{port}")
+    finally:
+        server.stop()
