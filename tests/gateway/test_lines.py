@@ -375,6 +375,28 @@ async def test_a_failed_request_is_on_its_line_too(app: App, client: ServerClien
     assert line["requests"] == 3
 
 
+@WIRES
+@pytest.mark.parametrize("session", [None, "s-1"])
+async def test_a_first_request_that_is_refused_is_no_conversation_until_one_is_taken(
+    app: App, client: ServerClient, wire: str, session: str | None
+) -> None:
+    """A client mends its first request and sends it again: that is one conversation. Or it goes another way: what was
+    refused says so, and stands apart.
+    """
+    named = {"x-session-id": session} if session else {}
+    talking, other = Client(wire, headers=named), Client(wire, headers=named, system="Another system prompt.")
+    for one, text in ((talking, "Hello there"), (other, "Nobody answers this")):
+        one.history.append({"role": "user", "content": text})
+        wrong = one.body() | {"tool_choice": 5}
+        assert (await client.http.post(PATHS[wire], json=wrong, headers=named)).status_code == 400
+    assert [line["label"] for line in await lines(app, client)] == ["refused", "refused"]
+    await talking.send(client.http)
+    await talking.send(client.http, "And the ships?")
+    refused, line = sorted(await lines(app, client), key=lambda one: int(one["requests"]))
+    assert (line["label"], line["turns"], line["requests"]) == ("conversation", 2, 3)
+    assert (refused["label"], refused["title"], refused["cost"]) == ("refused", "Nobody answers this", 0)
+
+
 @pytest.mark.parametrize("wire", ["chat", "responses"])
 async def test_what_openai_caches_without_markers_is_predicted(app: App, client: ServerClient, wire: str) -> None:
     talking = Client(wire)

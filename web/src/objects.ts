@@ -828,12 +828,12 @@ export type Lifetime = 'session' | 'step' | 'turn'
 
 /**
  * A client's conversation, recorded request by request. Its turns are those of the conversation `id`.
- * `session` is the id by which the client groups its requests. `label` is `conversation`, or what a side call
- * makes. `breaks` are the requests that did not read what was cached, `lost` and `lost_cost` the tokens and US
- * dollars of that. `saved` is what the markers that were added here saved. `alarm` is the newest loop of its
- * client. If the bill of an answer that was cut is estimated, so are the sums: `usage.estimated`.
- * `compactions` are the summaries that were made here to keep the history short (managed context), and
- * `context_saved` is about what that saved.
+ * `session` is the id by which the client groups its requests. `label` is `conversation`, what a side call
+ * makes, or `refused` while the upstream has taken no request of it. `breaks` are the requests that did not
+ * read what was cached, `lost` and `lost_cost` the tokens and US dollars of that. `saved` is what the markers
+ * that were added here saved. `alarm` is the newest loop of its client. If the bill of an answer that was cut
+ * is estimated, so are the sums: `usage.estimated`. `compactions` are the summaries that were made here to
+ * keep the history short (managed context), and `context_saved` is about what that saved.
  */
 export interface Line {
   id: string

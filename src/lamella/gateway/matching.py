@@ -23,6 +23,9 @@ from lamella.gateway.dialects import ObservedWindow
 
 CONVERSATION = "conversation"
 
+REFUSED = "refused"
+"""Labels a line of which the upstream took no request: it is no conversation until one of its requests is answered."""
+
 
 class Relation(StrEnum):
     """How a request stands to the newest one of its line."""

@@ -37,7 +37,7 @@ from lamella.core.records import (
 from lamella.core.tokens import Usage
 from lamella.gateway.dialects import ObservedWindow, effort_of, salts_of, text_of
 from lamella.gateway.exchange import Exchange
-from lamella.gateway.matching import Match, Relation, answer_digest, label_of
+from lamella.gateway.matching import CONVERSATION, REFUSED, Match, Relation, answer_digest, label_of
 from lamella.gateway.replacing import SUMMARY
 
 PROVIDERS = "placed by the provider"
@@ -148,6 +148,7 @@ class Observation:
             "turn_id": turn_id,
             "run_id": run_id,
             "at": exchange.at,
+            "label": self._label,
         }
         if old is not None:
             more_turns = old.turns + (self.begins is not None)
@@ -157,7 +158,6 @@ class Observation:
             client=exchange.client,
             session=exchange.session,
             dialect=exchange.dialect,
-            label=label_of(window),
             opening=len(window.keys),
             answer="",
             begun_at=exchange.at,
@@ -165,6 +165,15 @@ class Observation:
             turns=1,
             **newest,  # type: ignore[arg-type]
         )
+
+    @property
+    def _label(self) -> str:
+        """What the line is: that is said by its first request that is not refused."""
+        old = self.found.line
+        if old is not None and old.label != REFUSED:
+            return old.label
+        label = label_of(self.window)
+        return REFUSED if label == CONVERSATION and 400 <= self.exchange.status < 500 else label
 
     def record(
         self, line: Line, answer: OpenStep, error: LamellaError | None, plan: Plan, facts: Facts

@@ -47,12 +47,13 @@ class Line:
     """A client's conversation. `id` is its conversation's.
 
     `session` is the id by which the client names its work: it groups lines, and names no conversation. `label` is
-    `conversation`, or says what a side call makes (`title`, `summary`). `opening` is the number of messages of its
-    first request. `keys` name the messages of the newest request, `tip` is the last of them, `system` names its tools
-    and system prompt, `answer` the text that it was answered with, or "" if it was not. `breaks` are the requests that
-    did not read what was cached; `lost` and `lost_cost` are the tokens and US dollars of that. `saved` is what
-    markers that were added here saved, in US dollars. `alarm` is its newest loop. `compactions` are the summaries that
-    were made for it here, and `context_saved` is about what shorter windows saved, less what the summaries cost.
+    `conversation`, says what a side call makes (`title`, `summary`), or is `refused` if no request was taken yet.
+    `opening` is the number of messages of its first request. `keys` name the messages of the newest request, `tip` is
+    the last of them, `system` names its tools and system prompt, `answer` the text that it was answered with, or "" if
+    it was not. `breaks` are the requests that did not read what was cached; `lost` and `lost_cost` are the tokens and
+    US dollars of that. `saved` is what markers that were added here saved, in US dollars. `alarm` is its newest loop.
+    `compactions` are the summaries that were made for it here, and `context_saved` is about what shorter windows saved,
+    less what the summaries cost.
     """
 
     id: str

@@ -58,7 +58,8 @@ class LoopObject(Object, kw_only=True):
 class LineObject(Object, kw_only=True):
     """A client's conversation, recorded request by request. Its turns are those of the conversation `id`.
 
-    `session` is the id by which the client groups its requests. `label` is `conversation`, or what a side call makes.
+    `session` is the id by which the client groups its requests. `label` is `conversation`, what a side call makes, or
+    `refused` while the upstream has taken no request of it.
     `breaks` are the requests that did not read what was cached, `lost` and `lost_cost` the tokens and US dollars of
     that. `saved` is what the markers that were added here saved. `alarm` is the newest loop of its client. If the bill
     of an answer that was cut is estimated, so are the sums: `usage.estimated`.
