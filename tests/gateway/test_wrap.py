@@ -6,7 +6,7 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,16 @@ import openai
 import pytest
 
 import lamella
+from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.errors import AuthenticationFailed, ConfigurationError, InvalidRequest, LamellaError
+from lamella.gateway.dialects import Dialect
+from lamella.gateway.exchange import Exchange, Route
+from lamella.gateway.recorder import WAITING
+from lamella.gateway.wrap import RECORDS
 from lamella.gateway.wrap import _open as OPEN
 from lamella.gateway.wrap import _servers as SERVERS
+from lamella.llm.model_table import ModelTable
+from lamella.llm.upstream import Upstream
 from lamella.server.testing import ServerClient
 from lamella.server.testing import client as connected
 from lamella_simulator.provider import Provider
@@ -222,3 +229,40 @@ async def test_a_record_of_foreign_shape_is_refused(client: ServerClient, sent: 
 def test_an_address_without_a_scheme_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="no address of a server"):
         lamella.wrap(anthropic.Anthropic(api_key="k"), server="localhost:8377")
+
+
+def test_a_folder_next_to_a_server_is_refused(folder: Path) -> None:
+    """The records would be in one of them alone."""
+    with pytest.raises(InvalidRequest, match="a folder and a server"):
+        lamella.wrap(anthropic.Anthropic(api_key="k"), folder, server="http://localhost:8377")
+    assert not folder.exists()
+
+
+async def test_a_record_of_more_than_64_mb_is_refused(client: ServerClient) -> None:
+    """By its announced length, before it is read, and by what comes if none is announced."""
+    long = b'{"body": "' + b"x" * 64_000_000
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(long), 1_000_000):
+            yield long[start : start + 1_000_000]
+
+    for content in (long, pieces()):
+        answer = await client.http.post(RECORDS, content=content, headers={"content-type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "payload_too_large")
+
+
+async def test_a_record_for_which_there_is_no_room_is_refused_and_counted(app: App, client: ServerClient) -> None:
+    """While 500 requests wait; those are kept, and so is each record that was taken."""
+    recorder, facts = app.gateway.recorder, ModelTable.shipped().facts("claude-opus-5-5", "anthropic")
+    route = Route(Upstream("it", "", 1.0), "", "", "claude-opus-5-5", "account", facts, Dialect.MESSAGES)
+    for _ in range(WAITING):
+        at = app.gateway.clock.now()
+        recorder.take(Exchange(LOCAL_OWNER, Dialect.MESSAGES, "a client", "a session", route, HELLO.encode(), at))
+    posts = [client.http.post(RECORDS, json=RECORD | {"body": HELLO}) for _ in range(60)]
+    answers = await asyncio.gather(*posts)
+    refused = [answer.json()["error"]["code"] for answer in answers if answer.status_code != 201]
+    assert set(refused) == {"queue_full"}
+    assert (await client.get("/status"))["dropped_records"] == len(refused)
+    await recorder.drain()
+    found = (await client.get("/lines?limit=100"))["data"]
+    assert sum(line["requests"] for line in found) == WAITING + len(answers) - len(refused)

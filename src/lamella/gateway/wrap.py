@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
@@ -77,7 +78,7 @@ _DIALECTS = {
 }
 
 
-class Recording:
+class Recording(ABC):
     """Records requests in a thread of its own. Wrapped clients have it as `lamella`."""
 
     def __init__(self, *, markers: bool) -> None:
@@ -130,14 +131,17 @@ class Recording:
         self._loop.run_until_complete(self._live(opened))
         self._loop.close()
 
+    @abstractmethod
     async def _live(self, opened: Future[None]) -> None:
-        raise NotImplementedError
+        """Set `opened` once records are taken, and return after `_ended` is set."""
 
+    @abstractmethod
     async def _mark(self, exchange: Exchange) -> None:
-        raise NotImplementedError
+        """Add markers to a body that has none, if they pay."""
 
+    @abstractmethod
     def _take(self, exchange: Exchange) -> None:
-        raise NotImplementedError
+        """Record an exchange, later; in the event loop of the records."""
 
 
 class Records(Recording):
@@ -314,13 +318,19 @@ _servers: dict[tuple[str, str], ServerRecords] = {}
 
 
 def wrap(
-    client: ClientT, folder: Path | str = FOLDER, *, markers: bool = True, server: str | None = None, key: str = ""
+    client: ClientT,
+    folder: Path | str | None = None,
+    *,
+    markers: bool = True,
+    server: str | None = None,
+    key: str = "",
 ) -> ClientT:
-    """The same client of `anthropic` or `openai`, whose requests get markers and are recorded in `folder`, or by the
-    Lamella server at the address `server` for the owner of `key`.
+    """The same client of `anthropic` or `openai`, whose requests get markers and are recorded in `folder`
+    (`lamella-records` by default), or by the Lamella server at the address `server` for the owner of `key`.
 
-    It has the attribute `lamella` (`Records`, or `ServerRecords`). Raises `InvalidRequest` for another object or for an
-    address that is none, `ConfigurationError` if the folder is used by another process.
+    It has the attribute `lamella` (`Records`, or `ServerRecords`). Raises `InvalidRequest` for another object, for an
+    address that is none, and for a folder next to a server; `ConfigurationError` if the folder is used by another
+    process.
     """
     http = getattr(client, "_client", None)
     if not isinstance(http, httpx2.Client | httpx2.AsyncClient) or not hasattr(client, "copy"):
@@ -328,7 +338,13 @@ def wrap(
             f"lamella.wrap takes a client of anthropic or openai, not {type(client).__name__}.",
             hint="Wrap the client itself: lamella.wrap(anthropic.Anthropic()).",
         )
-    records = _of_folder(folder, markers) if server is None else _of_server(server, key, markers)
+    if folder is not None and server is not None:
+        raise InvalidRequest(
+            "lamella.wrap got a folder and a server, and records in one of them.",
+            hint="Leave out folder, or server.",
+            param="folder",
+        )
+    records = _of_folder(folder or FOLDER, markers) if server is None else _of_server(server, key, markers)
     made: Any
     if isinstance(http, httpx2.AsyncClient):
         made = httpx2.AsyncClient(transport=_AsyncTransport(http, records), timeout=http.timeout)
