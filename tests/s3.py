@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from urllib.request import Request, urlopen
 
@@ -38,3 +39,36 @@ def running() -> Iterator[S3Server]:
         yield S3Server(f"http://{host}:{port}")
     finally:
         server.stop()
+
+
+@asynccontextmanager
+async def in_between(address: str, cut_after: int | None = None, port: int = 0) -> AsyncIterator[str]:
+    """A way to a server that breaks every connection off after so many bytes were sent, or with None takes them in
+    silence.
+    """
+    host, there = address.removeprefix("http://").split(":")
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if cut_after is None:
+            await asyncio.sleep(3_600)
+            return
+        upstream, up = await asyncio.open_connection(host, int(there))
+
+        async def back() -> None:
+            while piece := await upstream.read(65_536):
+                writer.write(piece)
+
+        returning, sent = asyncio.create_task(back()), 0
+        while sent < cut_after and (piece := await reader.read(min(65_536, cut_after - sent))):
+            sent += len(piece)
+            up.write(piece)
+            await up.drain()
+        returning.cancel()
+        up.close()
+        writer.transport.abort()
+
+    server = await asyncio.start_server(carry, "127.0.0.1", port)
+    try:
+        yield "http://{}:{}".format(*server.sockets[0].getsockname()[:2])
+    finally:
+        server.close()

@@ -51,6 +51,12 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Seen]:
     return folder, filled_folder(folder)
 
 
+@pytest.fixture(autouse=True)
+def places_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test names its databases, whatever `--database` asks for."""
+    monkeypatch.delenv("LAMELLA_DATABASE_URL", raising=False)
+
+
 @pytest.fixture
 def folder(filled: tuple[Path, Seen], tmp_path: Path) -> Path:
     """A copy of it."""
@@ -304,3 +310,43 @@ def test_the_commands_of_the_page_do_what_it_says(
         done = migrate(*command.split(), LAMELLA_DATA=str(folder), LAMELLA_FILES=files)
         said = {shape(line) for line in done.splitlines()}
         assert {shape(line) for line in expected if line != "…"} <= said
+
+
+def test_one_postgresql_goes_to_another(folder: Path, tmp_path: Path, postgres: PostgresServer) -> None:
+    one, other = empty_database(postgres, "one"), empty_database(postgres, "other")
+    migrate("--data", folder, "--to", one)
+    said = migrate("--from", one, "--to", other, LAMELLA_DATA=str(folder))
+    assert "uploads stay where they are" in said
+    assert rows_of(other) == rows_of(folder)
+    assert numbers_of(other) == numbers_of(one)
+    assert max(numbers_of(one)) > 0
+    with closing(sqlite3.connect(folder / "lamella.db")) as connection:
+        given = connection.execute("SELECT seq FROM sqlite_sequence").fetchall()
+    assert sorted(number for (number,) in given if number) == sorted(filter(None, numbers_of(one)))
+
+
+def numbers_of(url: str) -> list[int]:
+    """The newest number that each sequence gave."""
+    engine = postgres_engine(database_url(url), writes=False)
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT coalesce(last_value, 0) FROM pg_sequences ORDER BY sequencename"))
+        numbers = [int(number) for (number,) in found]
+    engine.dispose()
+    return numbers
+
+
+def test_what_a_killed_server_left_in_its_log_is_copied_and_the_log_stays(folder: Path, tmp_path: Path) -> None:
+    writing = sqlite3.connect(folder / "lamella.db")
+    with closing(writing):
+        writing.execute("PRAGMA wal_autocheckpoint = 0")
+        with writing:
+            writing.execute("UPDATE conversations SET title = 'Only in the log'")
+        killed = Path(shutil.copytree(folder, tmp_path / "killed", ignore=shutil.ignore_patterns("*-shm")))
+    log = (killed / "lamella.db-wal").read_bytes()
+    assert b"Only in the log" in log
+    before = (killed / "lamella.db").read_bytes()
+    migrate("--data", killed, "--to", tmp_path / "new")
+    with closing(sqlite3.connect(tmp_path / "new" / "lamella.db")) as connection:
+        assert set(connection.execute("SELECT title FROM conversations")) == {("Only in the log",)}
+    assert (killed / "lamella.db").read_bytes() == before
+    assert (killed / "lamella.db-wal").read_bytes() == log

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from lamella.core.errors import ConfigurationError, InvalidRequest, StoreFailed
 from lamella.storage import FileStore, FolderFiles
 from lamella.storage.file_store import DAY, claim, open_files
-from s3 import S3Server
+from s3 import S3Server, in_between
 
 pytestmark = pytest.mark.anyio
 LARGE = os.urandom(13 * 1024 * 1024)
@@ -177,39 +176,6 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
 
 
 # S3
-
-
-@asynccontextmanager
-async def in_between(address: str, cut_after: int | None = None) -> AsyncIterator[str]:
-    """A way to a server that breaks every connection off after so many bytes were sent, or with None takes them in
-    silence.
-    """
-    host, port = address.removeprefix("http://").split(":")
-
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if cut_after is None:
-            await asyncio.sleep(3_600)
-            return
-        upstream, up = await asyncio.open_connection(host, int(port))
-
-        async def back() -> None:
-            while piece := await upstream.read(65_536):
-                writer.write(piece)
-
-        returning, sent = asyncio.create_task(back()), 0
-        while sent < cut_after and (piece := await reader.read(min(65_536, cut_after - sent))):
-            sent += len(piece)
-            up.write(piece)
-            await up.drain()
-        returning.cancel()
-        up.close()
-        writer.transport.abort()
-
-    server = await asyncio.start_server(carry, "127.0.0.1", 0)
-    try:
-        yield "http://{}:{}".format(*server.sockets[0].getsockname()[:2])
-    finally:
-        server.close()
 
 
 async def test_an_upload_that_is_cut_off_leaves_nothing(
