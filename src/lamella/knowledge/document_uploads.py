@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
+import structlog
+
 from lamella.core.clock import Clock
-from lamella.core.errors import InvalidRequest
+from lamella.core.errors import InvalidRequest, StoreFailed
 from lamella.core.ids import Ids
 from lamella.core.json import digest
 from lamella.core.knowledge import INGEST, Document, DocumentState, Shelf
@@ -15,6 +17,8 @@ from lamella.core.records import Caller, NewJob
 from lamella.knowledge.file_uploads import clean_name, write_upload
 from lamella.storage.file_store import FileStore
 from lamella.storage.knowledge.store import KnowledgeStore
+
+log = structlog.get_logger()
 
 
 class DocumentUploads:
@@ -48,7 +52,7 @@ class DocumentUploads:
         document = Document(id, shelf, clean_name(name), size, content, now, now, upload=upload)
         stored = await self._kept(upload, self._store.add_document(document, NewJob(INGEST, id, "it was added", now)))
         if stored.id != id:
-            await self._uploads.remove(upload)
+            await self._drop(upload)
         self._wake()
         return stored
 
@@ -64,13 +68,13 @@ class DocumentUploads:
         size, content = await self._receive(upload, pieces)
         name = clean_name(name) if name else known.name
         if (content, name) == (known.digest, known.name) and known.state is not DocumentState.FAILED:
-            await self._uploads.remove(upload)
+            await self._drop(upload)
             return known
         now = self._clock.now()
         new = replace(known, name=name, size=size, digest=content, upload=upload, updated_at=now)
         job = NewJob(INGEST, document_id, "it was replaced", now, follows=True, takes_over=True)
         stored = await self._kept(upload, self._store.replace_document(caller, new, job))
-        await self._uploads.remove(known.upload)
+        await self._drop(known.upload)
         self._wake()
         return stored
 
@@ -88,7 +92,7 @@ class DocumentUploads:
         known = await self._store.document_on_shelf(caller, document_id)
         await self._store.remove_document(caller, document_id)
         if not known.is_file:
-            await self._uploads.remove(known.upload)
+            await self._drop(known.upload)
         self._wake()
 
     async def _receive(self, upload: str, pieces: AsyncIterator[bytes]) -> tuple[int, str]:
@@ -97,10 +101,17 @@ class DocumentUploads:
             size, content = await write_upload(path, pieces, self._max_bytes)
         return size, digest(content)
 
+    async def _drop(self, upload: str) -> None:
+        """Remove bytes that no row needs. What can't be removed now is swept later, and the log says so."""
+        try:
+            await self._uploads.remove(upload)
+        except StoreFailed as error:
+            log.warning("the bytes of a document are left", upload=upload, error=error.message)
+
     async def _kept(self, upload: str, storing: Awaitable[Document]) -> Document:
         """The stored row; without one the bytes go."""
         try:
             return await storing
         except BaseException:
-            await asyncio.shield(self._uploads.remove(upload))
+            await asyncio.shield(self._drop(upload))
             raise
