@@ -20,7 +20,9 @@ import pytest
 from sqlalchemy import text
 
 from lamella.cli.migrate import Place
+from lamella.core.errors import StoreFailed
 from lamella.storage.copying import TABLES, DatabaseCopy, TableSum, read_rows
+from lamella.storage.failures import plain_errors
 from lamella.storage.folder import FolderLock
 from lamella.storage.migrate import database_url
 from lamella.storage.migrate import migrate as upgrade
@@ -350,3 +352,22 @@ def test_what_a_killed_server_left_in_its_log_is_copied_and_the_log_stays(folder
         assert set(connection.execute("SELECT title FROM conversations")) == {("Only in the log",)}
     assert (killed / "lamella.db").read_bytes() == before
     assert (killed / "lamella.db-wal").read_bytes() == log
+
+
+def test_a_copy_whose_connection_is_cut_says_so_and_goes_on(folder: Path, postgres: PostgresServer) -> None:
+    url = empty_database(postgres, "cut_off")
+    reading, writing = Place.of(str(folder)).reading(), Place.of(url).writing()
+
+    def cut(line: str) -> None:
+        if line.startswith("conversations"):
+            postgres.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'cut_off'")
+
+    with reading.connect() as source:
+        copy = DatabaseCopy(source, writing, cut)
+        copy.begin()
+        with pytest.raises(StoreFailed, match="The database can't be reached"), plain_errors():
+            copy.rows()
+    reading.dispose()
+    writing.dispose()
+    assert "of them before" in migrate("--data", folder, "--to", url)
+    assert rows_of(url) == rows_of(folder)
