@@ -17,6 +17,7 @@ from lamella.server.testing import served
 from lamella.settings import read_settings
 from lamella_simulator.provider import simulated
 
+from .clients import Client
 from .upstream_server import upstream_server
 
 pytestmark = pytest.mark.anyio
@@ -232,6 +233,34 @@ LOCAL = (
     b'"assistant","content":"Yes."}}],"usage":{"prompt_tokens":1000,"completion_tokens":100,"total_tokens":1100,'
     b'"prompt_tokens_details":{"cached_tokens":600}}}'
 )
+
+
+async def test_what_a_break_costs_is_told_in_the_prices_of_the_upstream_that_served_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the line, live, and whenever it is asked for again; half the price of the model table is half the loss."""
+    monkeypatch.setenv("FIRST_KEY", "sk-first")
+    lost: list[float] = []
+    for price in ("input = 4, output = 20", "input = 2, output = 10"):
+        with simulated() as provider:
+            path, data = tmp_path / "upstreams.toml", tmp_path / price[:9].replace(" ", "")
+            path.write_text(
+                f"[[upstream]]\nname = 'a'\nurl = '{provider.url}'\nkey_variable = 'FIRST_KEY'\n"
+                "dialects = ['messages']\n"
+                f"prices = {{ 'claude-*' = {{ {price} }} }}\n"
+            )
+            async with served(read_settings(data=data, upstreams=path)) as (app, client):
+                talking = Client("messages", marks=True)
+                await talking.send(client.http, "Hello there")
+                await talking.send(client.http, "And the ships?")
+                talking.tools[2]["description"] += " Now."
+                await talking.send(client.http, "Thank you")
+                await app.gateway.recorder.drain()
+                [line] = (await client.get("/lines"))["data"]
+                why = await client.get(f"/requests/{line['request_id']}/why")
+                assert why["lost_cost"] == pytest.approx(line["lost_cost"])
+                lost.append(why["lost_cost"])
+    assert lost[0] == pytest.approx(2 * lost[1]) > 0
 
 
 async def test_several_upstreams_each_with_its_key_its_models_and_its_prices(

@@ -233,14 +233,15 @@ class Upstreams:
     def _route(self, target: _Target) -> Route:
         dialect = target.dialect
         facts = replace(self._table.facts(target.model, _PROVIDERS[dialect]), name=target.model)
-        if target.row is not None:
-            facts = replace(facts, price=target.row.price(target.model, facts.price))
+        price = target.row.price(target.model, facts.price) if target.row is not None else facts.price
+        own = price if price != facts.price else None
+        facts = replace(facts, price=price)
         if target.url not in self._connections:
             self._connections[target.url] = Upstream(target.provider, target.url, self._timeout)
         connection = self._connections[target.url]
         takes_keys = target.row is None or target.row.cache_keys
         path = _PATHS[dialect]
-        return Route(connection, path, target.key, target.model, target.account, facts, dialect, takes_keys)
+        return Route(connection, path, target.key, target.model, target.account, facts, dialect, takes_keys, own)
 
     def _of_file(self, rows: Sequence[UpstreamRow], dialect: Dialect, model: str) -> _Target:
         own = [(row, dialect) for row in rows if dialect in row.spoken]

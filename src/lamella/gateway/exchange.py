@@ -13,7 +13,7 @@ from lamella.cache.why import Why
 from lamella.core.access import LineStorage
 from lamella.core.errors import LamellaError
 from lamella.core.json import decode_in_pieces, decode_mended
-from lamella.core.models import ModelFacts
+from lamella.core.models import ModelFacts, Price
 from lamella.core.prompt import Marker, WireBlock
 from lamella.core.records import Caller, Line, NewRequest, Replacement, RequestRecord
 from lamella.gateway.dialects import Dialect, ObservedWindow, read, tokens_of
@@ -53,6 +53,8 @@ class Route:
     """The API that is spoken there."""
     takes_cache_keys: bool = True
     """Whether `prompt_cache_key` may be sent there."""
+    price: Price | None = None
+    """The upstream's own price of the model, which `facts` have too; None if that is what the model table says."""
 
 
 @dataclass(frozen=True, slots=True)

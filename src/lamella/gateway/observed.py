@@ -215,6 +215,7 @@ class Observation:
             usage=usage,
             cost=facts.model.cost(usage) if usage is not None else None,
             error=error.as_dict() if error is not None else None,
+            price=exchange.route.price,
         )
 
     def with_bill(self, line: Line, record: RequestRecord, answer: OpenStep) -> Line:

@@ -9,7 +9,7 @@ from datetime import datetime
 from lamella.core.caching import Diagnosis
 from lamella.core.decisions import Decision
 from lamella.core.json import JsonObject
-from lamella.core.models import OFF
+from lamella.core.models import OFF, Price
 from lamella.core.prompt import Level, Segment, WireBlock
 from lamella.core.records.library import Pinned
 from lamella.core.tokens import Usage
@@ -147,6 +147,8 @@ class RequestRecord:
     made_from: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
     expired: Expired | None = None
+    price: Price | None = None
+    """What its upstream charges; None if that is what the model table says."""
 
 
 @dataclass(frozen=True, slots=True)

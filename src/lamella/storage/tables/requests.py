@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, false
 
 from lamella.core.caching import Diagnosis, Ttl
+from lamella.core.models import Price
 from lamella.core.records import Expired, JobStatus, SideResponse, StoredMarker, StoredSegment
 from lamella.storage.columns import Json, OneOf, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id, usage
@@ -54,13 +55,14 @@ requests = Table(
     Column("run_id", String),
     Column("made_from", Json(tuple[str, ...]), nullable=False, server_default="[]"),
     Column("expired", Json(Expired)),
+    Column("price", Json(Price)),
     Index("ix_requests_conversation_id_model_at", "conversation_id", "model", "at"),
 )
 """`segments` holds what follows the first `shared` ones of `base`; `length` counts all of them, `depth` the bases.
 
 `said` is the answer to a side request, a JSON object: what was made of it is kept elsewhere, if anything was.
 `made_from` are the ids of the knowledge bases of which something stood in the window, a JSON list. `expired`: when its
-body was removed, null while it is kept.
+body was removed, null while it is kept. `price`: what its upstream charges, null if that is what the model table says.
 """
 
 blocks = Table(
