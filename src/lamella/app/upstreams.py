@@ -234,7 +234,7 @@ class Upstreams:
         dialect = target.dialect
         facts = replace(self._table.facts(target.model, _PROVIDERS[dialect]), name=target.model)
         price = target.row.price(target.model, facts.price) if target.row is not None else facts.price
-        own = price if price != facts.price else None
+        own = price if target.row is not None else None
         facts = replace(facts, price=price)
         if target.url not in self._connections:
             self._connections[target.url] = Upstream(target.provider, target.url, self._timeout)

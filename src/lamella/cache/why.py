@@ -435,9 +435,10 @@ def _gap(time: timedelta) -> str:
 
 def _cost(facts: ModelFacts | None, request: RequestRecord, lost: int) -> float | None:
     """The extra cost in US dollars of paying for these tokens instead of reading them."""
-    if facts is None or request.usage is None:
+    price = request.price or (facts.price if facts is not None else None)
+    if price is None or request.usage is None:
         return None
-    price, usage = facts.price, request.usage
+    usage = request.usage
     tier = price.tier_factor if price.tier_above and usage.input > price.tier_above else 1.0
     write = price.write_1h if usage.cache_write_1h else price.write_5m if usage.cache_write else 1.0
     return tier * lost * (write - price.read) * price.input / 1_000_000

@@ -54,7 +54,7 @@ class Route:
     takes_cache_keys: bool = True
     """Whether `prompt_cache_key` may be sent there."""
     price: Price | None = None
-    """The upstream's own price of the model, which `facts` have too; None if that is what the model table says."""
+    """The price of the model at an upstream of the file, which `facts` have too; None at a provider."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,6 @@ async def _evidence(store: Store, loader: TurnLoader, caller: Caller, request_id
     facts = None
     with suppress(InvalidRequest):  # its model may not be served any more: then the sentence has no price of the loss
         facts = await loader.facts(request.model)
-        facts = replace(facts, price=request.price or facts.price)
     data: dict[str, bytes] = {}
     for other in (before, left):
         if other is None or other.expired or request.expired:

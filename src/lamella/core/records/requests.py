@@ -148,7 +148,7 @@ class RequestRecord:
     withheld: tuple[str, ...] = ()
     expired: Expired | None = None
     price: Price | None = None
-    """What its upstream charges; None if that is what the model table says."""
+    """The price of the model at an upstream of the file; None at a provider, whose price is in the model table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ requests = Table(
 
 `said` is the answer to a side request, a JSON object: what was made of it is kept elsewhere, if anything was.
 `made_from` are the ids of the knowledge bases of which something stood in the window, a JSON list. `expired`: when its
-body was removed, null while it is kept. `price`: what its upstream charges, null if that is what the model table says.
+body was removed, null while it is kept. `price` is that of the model at an upstream of the file, null at a provider.
 """
 
 blocks = Table(
