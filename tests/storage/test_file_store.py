@@ -40,6 +40,15 @@ async def put(files: FileStore, file_id: str, data: bytes) -> None:
         path.write_bytes(data)
 
 
+def knowing(*ids: str) -> Callable[[], Awaitable[frozenset[str]]]:
+    """A database that has rows of these files."""
+
+    async def known() -> frozenset[str]:
+        return frozenset(ids)
+
+    return known
+
+
 async def whole(files: FileStore, file_id: str, start: int = 0, end: int | None = None) -> bytes:
     """What is read, from the storage itself and from the local copy."""
     size = await files.size(file_id)
@@ -133,20 +142,20 @@ async def test_the_first_mark_stays(place: str) -> None:
 
 
 async def test_files_of_another_database_are_neither_used_nor_swept(files: FileStore) -> None:
-    assert await claim(files, "one", frozenset())
-    assert await claim(files, "one", frozenset({"file_1"}))
+    assert await claim(files, "one", knowing())
+    assert await claim(files, "one", knowing("file_1"))
     with pytest.raises(ConfigurationError, match="belong to another database"):
-        await claim(files, "other", frozenset())
+        await claim(files, "other", knowing())
     await put(files, "file_1", b"x")
     with pytest.raises(ConfigurationError, match="belong to another database"):
-        await claim(files, "other", frozenset())
+        await claim(files, "other", knowing())
 
 
 async def test_files_without_a_mark_belong_to_the_database_that_knows_one_of_them(files: FileStore) -> None:
     await put(files, "file_1", b"x")
-    assert not await claim(files, "other", frozenset({"file_2"}))
+    assert not await claim(files, "other", knowing("file_2"))
     assert await files.mark("") == ""
-    assert await claim(files, "one", frozenset({"file_1", "file_2"}))
+    assert await claim(files, "one", knowing("file_1", "file_2"))
     assert await files.mark("") == "one"
 
 

@@ -166,27 +166,31 @@ async def forget_expired_keys(store: Store, clock: Clock, every: float = KEYS_FO
         await asyncio.sleep(every)
 
 
-async def sweep_files(uploads: FileStore, store: Store, age: float) -> None:
-    """Remove uploads that belong to no row and are older than `age` seconds. Raises as `claim` does.
-
-    Only this process stores in its data folder. Elsewhere others may, so what is new is left alone there.
-    """
-    known = await store.files.file_ids()
+async def claim_files(uploads: FileStore, store: Store) -> bool:
+    """Mark uploads as those of this database, or say that they seem to be another one's. Raises as `claim` does."""
     database = await store.directory.shared_value("id", token_bytes(16))
-    if await claim(uploads, database.hex(), known):
-        await uploads.sweep(known, age)
-        return
+    if await claim(uploads, database.hex(), store.files.file_ids):
+        return True
     log.warning("no upload there is known to this database: none is removed", files=len(await uploads.ids()))
+    return False
+
+
+async def sweep_files(uploads: FileStore, store: Store, age: float) -> None:
+    """Remove uploads that belong to no row and are older than `age` seconds. Raises as `claim` does."""
+    if await claim_files(uploads, store):
+        await uploads.sweep(await store.files.file_ids(), age)
 
 
 async def sweep_files_daily(uploads: FileStore, store: Store) -> None:
-    """The same each day until cancelled. What fails is tried again the next day."""
+    """Remove them at once and then each day, until cancelled, but none of the last day: another server may just be
+    storing it. What fails is tried again the next day.
+    """
     while True:
-        await asyncio.sleep(DAY)
         try:
             await sweep_files(uploads, store, DAY)
         except LamellaError as error:
             log.warning("uploads without a row are not removed", error=error.message)
+        await asyncio.sleep(DAY)
 
 
 log = structlog.get_logger()
@@ -346,7 +350,10 @@ async def open_app(
         gateway = await _gateway(stack, settings, upstreams, store, served, ledger, clock, ids, managed)
         replica = await _replica(stack, settings, store, doorbell, ids, clock)
         app = _wired(own, store, served, ledger, gateway, clock, ids, replica)
-        await sweep_files(app.uploads, store, DAY if settings.files or _is_shared(settings) else 0.0)
+        if settings.files or _is_shared(settings):
+            await claim_files(app.uploads, store)
+        else:  # only this process stores in its data folder
+            await sweep_files(app.uploads, store, 0.0)
         await stack.enter_async_context(mcp.open())
         await app.chat.start()
         stack.push_async_callback(app.chat.close)

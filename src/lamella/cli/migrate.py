@@ -225,7 +225,11 @@ def _copy(place: Place, target: Place, moving: Moving | None) -> None:
 async def _copy_files(moving: Moving, ids: frozenset[str], database: str) -> None:
     """Copy the uploads of rows. Says which have no bytes, since their rows are copied all the same."""
     source, target = open_files(moving.source), open_files(moving.target)
-    await claim(target, database, ids)
+
+    async def known() -> frozenset[str]:
+        return ids
+
+    await claim(target, database, known)
     total, missing = 0, []
     for file_id in sorted(ids):
         size = await copy_file(source, target, file_id)

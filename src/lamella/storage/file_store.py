@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from hashlib import blake2b, file_digest
 from importlib import import_module
@@ -102,17 +102,17 @@ def open_files(place: str) -> FileStore:
     return made
 
 
-async def claim(files: FileStore, database_id: str, known: frozenset[str]) -> bool:
+async def claim(files: FileStore, database_id: str, known: Callable[[], Awaitable[frozenset[str]]]) -> bool:
     """Mark files as those of a database; False if they have no mark and seem to be those of another one.
 
-    `known` are the ids of its rows. Raises `ConfigurationError` if the mark is that of another database.
+    `known` gives the ids of its rows, and is asked only if there is no mark yet. Raises `ConfigurationError` if the
+    mark is that of another database.
     """
-    there = await files.ids()
-    if there and not there & known:
-        found = await files.mark("") or None
-        if found is None:
+    found = await files.mark("")
+    if not found:
+        there = await files.ids()
+        if there and not there & await known():
             return False
-    else:
         found = await files.mark(database_id)
     if found != database_id:
         raise ConfigurationError(
