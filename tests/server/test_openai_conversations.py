@@ -48,6 +48,26 @@ async def said(sdk: openai.AsyncOpenAI, conversation: str, **query: Any) -> list
     return found
 
 
+async def test_items_that_are_added_at_once_are_all_there(sdk: openai.AsyncOpenAI) -> None:
+    """Whole turns, and items that go on the newest turn, which each request reads and writes as a whole."""
+    made = await sdk.conversations.create(items=[USER])  # type: ignore[list-item]
+    added: list[Any] = [{**ANSWERED, "content": [{"type": "output_text", "text": f"Answer {n}."}]} for n in range(6)]
+    added += [{**USER, "content": f"Question {n}?"} for n in range(6)]
+
+    async def add(item: Any) -> bool:
+        try:
+            await sdk.conversations.items.create(made.id, items=[item])
+        except openai.ConflictError:
+            return False
+        return True
+
+    taken = await asyncio.gather(*map(add, added))
+    texts = [text for _, text in await said(sdk, made.id)]
+    wanted = [f"Answer {n}." for n in range(6)] + [f"Question {n}?" for n in range(6)]
+    assert sorted(texts[1:]) == sorted(text for text, was in zip(wanted, taken, strict=True) if was)
+    assert all(taken), "nobody is asked to send it again"
+
+
 async def test_a_conversation_is_made_changed_and_deleted(sdk: openai.AsyncOpenAI) -> None:
     made = await sdk.conversations.create(metadata={"topic": "tides"})
     assert (made.object, made.metadata) == ("conversation", {"topic": "tides"})

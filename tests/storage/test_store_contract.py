@@ -177,7 +177,7 @@ BY_ID: dict[str, Call] = {
     "is_closed": lambda store, caller: store.turns.is_closed(caller, "turn_1"),
     "journal": lambda store, caller: store.turns.journal(caller, "turn_1", 0),
     "change_imported": lambda store, caller: store.histories.change_imported(
-        caller, imported_turn().turn.id, None, NOON
+        caller, replace(turn_of_line(), id=imported_turn().turn.id), None, NOON
     ),
     "add_response": lambda store, caller: store.responses.add_response(
         caller, StoredResponse("resp_1", NOON, "turn_1")

@@ -10,12 +10,13 @@ and with their outputs the results of these calls. So a model reads items that w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lamella.app.app import App
 from lamella.core.access import Identity
 from lamella.core.counting import count_tokens
-from lamella.core.errors import InvalidRequest
+from lamella.core.errors import HeadMoved, InvalidRequest
 from lamella.core.json import Json, JsonObject
 from lamella.core.messages import AnswerPart, Reasoning, Step, StopReason, Text, ToolCall, ToolResult, TurnStatus
 from lamella.core.records import Conversation, ImportedTurn, NewRun, NewTurn, TurnRecord
@@ -164,16 +165,22 @@ def _some(text: str, place: str) -> str:
 async def store_items(
     app: App, identity: Identity, conversation: Conversation, drafts: Sequence[DraftTurn]
 ) -> list[TurnRecord]:
-    """Store turns that were read at the end of a conversation; returns them. Raises as `import_turns` does."""
+    """Store turns that were read at the end of a conversation; returns them.
+
+    Raises as `change_imported` does, before anything is stored. New turns follow whatever was added meanwhile.
+    """
     caller, now, made = identity.caller, app.clock.now(), list[str]()
     new = [_imported(app, conversation, draft) for draft in drafts if draft.record is None]
     for draft in drafts:
         if draft.record is not None:
             steps = tuple(_step(app, conversation.model, step) for step in draft.steps)
-            await app.store.histories.change_imported(caller, draft.record.id, steps, now)
+            await app.store.histories.change_imported(caller, draft.record, steps, now, adds=True)
             made.append(draft.record.id)
-    if new:
-        await app.store.histories.import_turns(caller, None, conversation.place, new, now)
+    while new:
+        place = (await app.store.conversations.conversation(caller, conversation.id)).place
+        with suppress(HeadMoved):
+            await app.store.histories.import_turns(caller, None, place, new, now)
+            break
     return [await app.store.turns.turn(caller, id) for id in (*made, *(one.turn.id for one in new))]
 
 
@@ -223,4 +230,4 @@ async def remove_newest(app: App, identity: Identity, conversation: Conversation
     kept = without_newest(turn)
     is_empty = kept is None or (not kept and turn.text == NOTHING_SAID)
     steps = None if is_empty else tuple(_step(app, conversation.model, step) for step in kept or ())
-    await app.store.histories.change_imported(identity.caller, turn.id, steps, app.clock.now())
+    await app.store.histories.change_imported(identity.caller, turn, steps, app.clock.now())

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from lamella.app.app import App
 from lamella.app.conversations import ConversationEdit, NewConversation
 from lamella.core.access import Identity
-from lamella.core.errors import InvalidRequest, NotFound, TurnInProgress
+from lamella.core.errors import HeadMoved, InvalidRequest, NotFound, TurnInProgress
 from lamella.core.json import Json
 from lamella.core.messages import AnswerPart, Reasoning, Text, ToolCall
 from lamella.core.records import Conversation, PageQuery, TurnRecord
@@ -194,17 +194,26 @@ async def create_items(
 ) -> Response:
     """Add up to 20 items at the end of a conversation, without an answer to them. Returns them."""
     _only(body, "items")
+    while True:
+        try:
+            added = await _add(app, identity, conversation_id, body)
+        except HeadMoved:  # others were added meanwhile: these follow them
+            continue
+        return JSONResponse(listed_items(added, has_more=False))
+
+
+async def _add(app: App, identity: Identity, conversation_id: str, body: Mapping[str, Any]) -> list[Item]:
+    """Add items; returns them. Raises `HeadMoved` if the newest turn was changed meanwhile: nothing is stored then."""
     conversation = await _find(app, identity, conversation_id)
     newest = await _newest(app, identity, conversation)
     known = {item["id"] for item in await items_of(app, identity, newest)} if newest is not None else set()
     drafts = read_items(body.get("items"), newest)
-    added = [
+    return [
         item
         for turn in await store_items(app, identity, conversation, drafts)
         for item in await items_of(app, identity, turn)
         if item["id"] not in known
     ]
-    return JSONResponse(listed_items(added, has_more=False))
 
 
 @router.get("/conversations/{conversation_id}/items/{item_id}", responses=ANSWER)

@@ -8,9 +8,9 @@ from datetime import datetime
 from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 
 from lamella.core.decisions import Decision, DecisionKind
-from lamella.core.errors import InvalidRequest
+from lamella.core.errors import HeadMoved, InvalidRequest
 from lamella.core.messages import Step, TurnStatus
-from lamella.core.records import AnswerPlace, Caller, Conversation, ImportedTurn, Place
+from lamella.core.records import AnswerPlace, Caller, Conversation, ImportedTurn, Place, TurnRecord
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
 from lamella.storage.conversations.copies import copied_path
 from lamella.storage.conversations.decisions import Moment, decide
@@ -91,8 +91,8 @@ class HistoryRows(Rows):
     ) -> Place:
         """Store turns that a client sent, one after the other, after `parent`. Returns the place after the last.
 
-        The conversation goes on there. Without an agent no answer is found by its key. Raises `TurnInProgress` while it
-        answers.
+        The conversation goes on there. Without an agent no answer is found by its key, and `parent` has to be where the
+        conversation stands. Raises `TurnInProgress` while it answers, and `HeadMoved` if it stands elsewhere.
         """
         conversation_id = imported[0].turn.conversation_id
         conversation = find_conversation(connection, caller, conversation_id, lock=True)
@@ -100,6 +100,8 @@ class HistoryRows(Rows):
             raise turn_in_progress(conversation.running_turn)
         if agent_id is not None:
             find_agent(connection, caller, agent_id)
+        elif parent != conversation.place:
+            raise HeadMoved("The conversation went on meanwhile.")
         place = parent
         for one in imported:
             place = _import_turn(connection, caller, one, place, conversation.session_id, at)
@@ -124,16 +126,29 @@ class HistoryRows(Rows):
 
     @writes
     def change_imported(
-        self, connection: Connection, caller: Caller, turn_id: str, steps: Sequence[Step] | None, at: datetime
+        self,
+        connection: Connection,
+        caller: Caller,
+        was: TurnRecord,
+        steps: Sequence[Step] | None,
+        at: datetime,
+        adds: bool = False,
     ) -> None:
         """Replace the steps of a conversation's newest turn, which a client sent; None removes the turn.
 
-        Raises `TurnInProgress` while the conversation answers, `InvalidRequest` for any other turn.
+        Raises `TurnInProgress` while the conversation answers, `HeadMoved` if the turn is not as it `was`,
+        `InvalidRequest` for any other turn, or `HeadMoved` if the caller `adds` to what was the newest one.
         """
+        turn_id = was.id
         turn = find_turn(connection, caller, turn_id)
         conversation = find_conversation(connection, caller, turn["conversation_id"], lock=True)
+        if adds and conversation.running_turn is None and conversation.head != turn_id:
+            raise HeadMoved("The conversation went on meanwhile.")
         _must_be_newest(connection, caller, conversation, turn_id)
         its = messages.c.turn_id == turn_id, messages.c.owner == caller.user_id, messages.c.seq > 0
+        stored = connection.execute(select(messages.c.id).where(*its).order_by(messages.c.seq)).scalars().all()
+        if tuple(stored) != tuple(step.id for step in was.steps):
+            raise HeadMoved("The conversation's newest turn was changed meanwhile.")
         connection.execute(delete(messages).where(*its))
         moved: Row = {"updated_at": at}
         for seq, step in enumerate(steps or (), start=1):
