@@ -252,6 +252,12 @@ def imported_turn() -> ImportedTurn:
     return ImportedTurn(new_turn("turn_told"), (step("step_told"),), "key_told")
 
 
+def stored_import() -> TurnRecord:
+    """The same turn as it is stored."""
+    told, made = imported_turn(), turn_of_line()
+    return replace(made, id=told.turn.id, runs=(replace(made.run, steps=tuple(told.steps)),))
+
+
 def replacement(id: str = "rep_1") -> Replacement:
     """A summary in the place of a line's first messages."""
     return Replacement(

@@ -54,6 +54,7 @@ from .examples import (
     session_step,
     session_summary,
     step,
+    stored_import,
     turn_end,
     turn_of_line,
 )
@@ -176,9 +177,7 @@ BY_ID: dict[str, Call] = {
     "append_journal": lambda store, caller: store.turns.append_journal([entry(1, owner=caller)]),
     "is_closed": lambda store, caller: store.turns.is_closed(caller, "turn_1"),
     "journal": lambda store, caller: store.turns.journal(caller, "turn_1", 0),
-    "change_imported": lambda store, caller: store.histories.change_imported(
-        caller, replace(turn_of_line(), id=imported_turn().turn.id), None, NOON
-    ),
+    "change_imported": lambda store, caller: store.histories.change_imported(caller, stored_import(), None, NOON),
     "add_response": lambda store, caller: store.responses.add_response(
         caller, StoredResponse("resp_1", NOON, "turn_1")
     ),
