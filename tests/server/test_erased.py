@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import ServerClient, served
 from lamella.settings import Settings, read_settings
 from lamella.storage import open_store
+from lamella.storage.packing import unpacked
 from leaking.restricted_base import ANN, add, restricted_base, second_model
 from sessions.test_ended import ended_job
 
@@ -46,7 +48,7 @@ def left(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _text(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return unpacked(value).decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 async def talked(app: App, client: ServerClient, model: ScriptedModel, base: str) -> str:
@@ -57,7 +59,8 @@ async def talked(app: App, client: ServerClient, model: ScriptedModel, base: str
     return conversation
 
 
-async def test_no_byte_of_a_removed_base_is_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("packed", [False, True])
+async def test_no_byte_of_a_removed_base_is_left(tmp_path: Path, packed: bool) -> None:
     model = ScriptedModel()
     async with served(settings(tmp_path), models=ScriptedModels(model, second_model())) as (app, client):
         base = await restricted_base(app, SECRET, title="Heronsgate.md")
@@ -74,12 +77,20 @@ async def test_no_byte_of_a_removed_base_is_left(tmp_path: Path) -> None:
         )
         assert {f"table {name}" for name in tables} <= where
         before = await everything(app, client, conversation)
+        if packed:
+            assert await app.store.retention.pack_packets(app.clock.now() + timedelta(hours=1), 100)
+            again = await everything(app, client, conversation)
+            streams = [path for path in before if "/events" in path]
+            assert streams
+            assert [again[path] for path in streams] == [before[path] for path in streams]
         await app.bases.delete(ANN, base)
         assert (await ended_job(app, base, ERASE, ANN)).status is JobStatus.FINISHED
         assert list(left(tmp_path)) == []
         after = await everything(app, client, conversation)
         assert after.keys() == before.keys()
         assert told(after) == {}
+        with closing(sqlite3.connect(tmp_path / "lamella.db")) as database:
+            assert database.execute("SELECT count(*) FROM turns WHERE packets IS NOT NULL").fetchone() == (0,)
         model.then(saying("Yes."))
         packets = await client.send(conversation, "And now?")
         assert packets[-1]["type"] == "turn.finished"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from lamella.app.app import LOCAL_OWNER, App
-from lamella.app.retention import EXPIRE
+from lamella.app.retention import EXPIRE, PACK
 from lamella.core import deltas
 from lamella.core.clock import Clock, SystemClock
 from lamella.core.errors import ConfigurationError
@@ -53,11 +54,11 @@ async def world(
         yield opened
 
 
-async def rested(app: App) -> Job:
-    """The job once it waits for the next day."""
+async def rested(app: App, kind: str = EXPIRE) -> Job:
+    """The job once it waits for the next time."""
     async with asyncio.timeout(20):
         while True:
-            job = await app.store.jobs.job(LOCAL_OWNER, EXPIRE, "retention")
+            job = await app.store.jobs.job(LOCAL_OWNER, kind, "retention")
             if job is not None and job.status is JobStatus.WAITING and job.due_at > app.clock.now():
                 return job
             await asyncio.sleep(0.01)
@@ -78,9 +79,22 @@ async def test_by_default_nothing_expires(tmp_path: Path) -> None:
     async with world(tmp_path, model) as (_, client):
         _, first, _ = await talked(client, model)
         packets = await client.packets(first, 0)
+        assert stored(tmp_path) == (True, 0)
     async with world(tmp_path, model, days=30_000) as (app, client):
+        await rested(app, PACK)
         assert await client.packets(first, 0) == packets
+        assert await client.packets(first, 5) == packets[5:]
+        assert stored(tmp_path)[0] is False
+        assert 0 < stored(tmp_path)[1] < 250 < len(encode_text(packets)) / 5
         assert await app.store.jobs.job(LOCAL_OWNER, EXPIRE, "retention") is None
+
+
+def stored(folder: Path) -> tuple[bool, int]:
+    """Whether the journal has packets, and the bytes of the packed ones of the first turn."""
+    with closing(sqlite3.connect(folder / "lamella.db")) as database:
+        [in_journal] = database.execute("SELECT count(*) > 0 FROM journal").fetchone()
+        [size] = database.execute("SELECT coalesce(length(packets), 0) FROM turns ORDER BY id").fetchone()
+        return bool(in_journal), int(size)
 
 
 async def test_expired_packets_are_told_and_the_answer_is_read_from_the_messages(tmp_path: Path) -> None:

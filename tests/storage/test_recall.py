@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import event
+from sqlalchemy import Connection, event, text
 
 from lamella.core.errors import NotFound
 from lamella.core.ids import CountingIds
@@ -25,8 +25,8 @@ from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms, terms_of
 from lamella.storage import Store, open_store
 from lamella.storage.database import Database
-from lamella.storage.recall.sources import add_passages
-from lamella.storage.recall.store import RecallIndex
+from lamella.storage.recall.sources import add_passages, earlier_tag_of, tag_of
+from lamella.storage.recall.store import AGAIN, RecallIndex
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
 from measures import loop_pauses
 
@@ -207,6 +207,42 @@ async def test_what_is_added_later_is_found_and_what_is_known_stays(store: Store
     for number in range(4):
         await say(store, index, number, f"Number {number} and the lighthouse")
         assert {f"msg_conv_1_{n}" for n in range(number + 1)} <= set(ids(await find(index, "lighthouse", limit=20)))
+
+
+async def test_what_was_stored_under_a_long_tag_is_found_beside_what_is_new(tmp_path: Path, migrated: Path) -> None:
+    async with await SqliteBacking.copied(migrated, tmp_path).open() as store:
+        index = RecallIndex(store.database)
+        await store.conversations.create_conversation(ANN, conversation())
+        await say(store, index, 1, "The old lighthouse")
+
+        def renamed(connection: Connection) -> None:
+            tags = {"now": f" {tag_of(ANN.user_id)}", "then": f" {earlier_tag_of(ANN.user_id)}"}
+            moved = text("UPDATE recall_words SET terms = trim(replace(' ' || terms, :now, :then))")
+            connection.execute(moved, tags)
+
+        await store.database.write(renamed)
+        await say(store, index, 2, "The new lighthouse")
+        assert {"msg_conv_1_1", "msg_conv_1_2"} <= set(ids(await find(index, "lighthouse", meaning=False)))
+
+
+async def test_a_start_looks_at_nothing_before_its_mark(store: Store, index: RecallIndex, backing: Backing) -> None:
+    async def do(*statements: str) -> None:
+        await store.database.write(lambda connection: [connection.execute(text(one)) for one in statements])
+
+    await backing.fill(AGAIN + 200)
+    await do(
+        "UPDATE turns SET finished_at = started_at",
+        "INSERT INTO recall_turns (turn_id, owner) SELECT id, owner FROM turns",
+    )
+    assert await index.waiting(SPACE.model) == ()
+    await index.set_mark(SPACE.model)
+    await do("DELETE FROM recall_turns WHERE turn_id = 'turn_00100'")
+    assert await index.waiting(SPACE.model) == ()
+    assert await index.waiting("another model") == ((ANN, "conv_1"),)
+    await do("DELETE FROM recall_turns WHERE turn_id = 'turn_00300'")
+    assert await index.waiting(SPACE.model) == ((ANN, "conv_1"),)
+    await index.set_mark(SPACE.model)
+    assert await index.waiting(SPACE.model) == ((ANN, "conv_1"),), "what waits is not passed over"
 
 
 async def test_a_turn_is_indexed_once_and_waits_until_it_has_ended(store: Store, index: RecallIndex) -> None:

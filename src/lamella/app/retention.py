@@ -1,7 +1,8 @@
-"""Removes, once a day, packets and request bodies that are older than the deployment keeps them.
+"""Removes, once a day, packets and request bodies that are older than the deployment keeps them, and packs packets.
 
-By default everything is kept. A run is a background job like others: a batch is a transaction, a process that ends in
-the middle leaves the rest to the next, and what a running turn needs is left alone (`storage.retention`).
+By default everything is kept, and packets are packed an hour after their turn has ended. A run is a background job like
+others: a batch is a transaction, a process that ends in the middle leaves the rest to the next, and what a running turn
+needs is left alone (`storage.retention`).
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ log = structlog.get_logger()
 EXPIRE = "expire"
 """The job that removes what is older than it is kept."""
 
-DAILY, HOURLY = timedelta(days=1), timedelta(hours=1)
+PACK = "pack"
+"""The job that packs the packets of turns that have ended some time ago."""
 
-AT_ONCE = 100
-"""Turns whose packets are removed in one transaction."""
+DAILY, HOURLY, OFTEN = timedelta(days=1), timedelta(hours=1), timedelta(minutes=10)
+
+AT_ONCE = 50
+"""Turns whose packets are removed, or packed, in one transaction."""
 
 _SERVER = Caller(LOCAL_USER)
 """Whose job it is: the user that every database has."""
@@ -38,14 +42,15 @@ class RetentionJob:
         self._store = store
         self._keeps = retention
         self._clock = clock
-        self._worker = Worker(store.jobs, clock, {EXPIRE: self._expire})
+        self._worker = Worker(store.jobs, clock, {EXPIRE: self._expire, PACK: self._pack})
 
     async def start(self) -> None:
         """Begin. A run is due at once, since the settings may be others than those of the day before."""
-        if self._keeps == Retention():
-            return
-        job = NewJob(EXPIRE, "retention", "kept long enough", self._clock.now(), takes_over=True)
-        await self._worker.enqueue(_SERVER, job)
+        now = self._clock.now()
+        await self._worker.enqueue(_SERVER, NewJob(PACK, "retention", "ended long enough ago", now, takes_over=True))
+        if (self._keeps.packets_days, self._keeps.requests_days) != (None, None):
+            job = NewJob(EXPIRE, "retention", "kept long enough", now, takes_over=True)
+            await self._worker.enqueue(_SERVER, job)
         self._worker.start()
 
     async def close(self) -> None:
@@ -62,6 +67,16 @@ class RetentionJob:
         except StoreFailed as error:
             return Retry(error.message, HOURLY.total_seconds())
         return Retry("It is done once a day.", DAILY.total_seconds())
+
+    async def _pack(self, job: Job) -> Retry:
+        """Pack what is due, batch by batch."""
+        before = self._clock.now() - timedelta(minutes=self._keeps.journal_minutes)
+        try:
+            while await self._store.retention.pack_packets(before, AT_ONCE):
+                pass
+        except StoreFailed as error:
+            return Retry(error.message, HOURLY.total_seconds())
+        return Retry("Packets are packed every ten minutes.", OFTEN.total_seconds())
 
     async def _expire_packets(self) -> int:
         """The number of turns whose packets were removed."""

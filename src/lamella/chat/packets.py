@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from msgspec import structs
 
 from lamella.chat.queued import QueuedContent, sent_of
 from lamella.core.errors import ServerStopping
-from lamella.core.handover import pending
-from lamella.core.messages import AnswerPart, Reasoning, Text, ToolCall, ToolResult, TurnStatus
+from lamella.core.packed_packets import packets_of
 from lamella.core.packets import (
     CommandPacket,
     ErrorPacket,
     Packet,
     PacketsExpired,
-    ReasoningPacket,
-    RunFinished,
-    RunStarted,
-    StartedDocument,
-    TextPacket,
-    ToolArgsPacket,
-    ToolCallPacket,
-    ToolHandedOut,
-    ToolResultPacket,
     TurnFinished,
     TurnQueued,
-    TurnStarted,
     TurnStopped,
     UsageBody,
     decode_packet,
     encode_packet,
 )
 from lamella.core.ports import Batch
-from lamella.core.records import Expired, Notice, QueuedMessage, RunRecord, TurnRecord
+from lamella.core.records import Expired, Notice, QueuedMessage, TurnRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,70 +103,11 @@ def expired_packets(turn: TurnRecord, expired: Expired, after: int) -> Batch:
     A follower that has seen some (`after`) is told that the others expired, and how the turn ended.
     """
     said = PacketsExpired(expired_at=expired.at.isoformat(), kept_days=expired.kept_days)
-    first = [] if after else [_turn_started(turn), *(packet for run in turn.runs for packet in _of_run(run))]
-    usage = UsageBody.of(turn.usage)
-    ended = TurnFinished(status=turn.status.value, usage=usage, cost=turn.cost)
-    given: list[Packet] = [*first[:1], said, *first[1:], *_cut_off(turn), ended]
+    first, *rest = packets_of(turn)
+    ends_with = [packet for packet in rest if isinstance(packet, (TurnStopped, TurnFinished))]
+    given: list[Packet] = [said, *ends_with] if after else [first, said, *rest]
     numbered = enumerate(given, start=after + 1)
     return [(n, encode_packet(structs.replace(packet, n=n, turn_id=turn.id))) for n, packet in numbered]
-
-
-def _turn_started(turn: TurnRecord) -> TurnStarted:
-    return TurnStarted(
-        conversation_id=turn.conversation_id,
-        user_message_id=turn.user_message_id,
-        sent_at=turn.sent_at.isoformat(),
-        documents=[
-            StartedDocument(document=a.document, file_id=a.file_id, title=a.title, reason=a.reason)
-            for a in turn.attachments
-        ],
-    )
-
-
-def _of_run(run: RunRecord) -> Iterator[Packet]:
-    """What a run said and called, step by step, each block whole."""
-    yield RunStarted(model_index=run.index, run_id=run.id, model=run.model)
-    block = 0
-    for step in run.steps:
-        results = {result.call_id: result for result in step.results}
-        handed = {call.id for call in pending(run.steps)} if step is run.steps[-1] else set()
-        for part in step.parts:
-            for packet in _of_part(part, results):
-                yield structs.replace(packet, model_index=run.index, block_index=block)
-            if isinstance(part, ToolCall) and part.id in handed:
-                handed_out = ToolHandedOut(call_id=part.id, name=part.name, arguments=part.arguments)
-                yield structs.replace(handed_out, model_index=run.index, block_index=block)
-            block += 1
-    status = run.steps[-1].stop_reason.value if run.steps and run.error is None else "error"
-    error, usage = dict(run.error) if run.error is not None else None, UsageBody.of(run.usage)
-    yield RunFinished(model_index=run.index, run_id=run.id, status=status, error=error, usage=usage, cost=run.cost)
-
-
-def _of_part(part: AnswerPart, results: Mapping[str, ToolResult]) -> Iterator[Packet]:
-    match part:
-        case Text(text):
-            yield TextPacket(text=text)
-        case Reasoning(text) if text:
-            yield ReasoningPacket(text=text)
-        case ToolCall(id, name, arguments):
-            yield ToolCallPacket(call_id=id, name=name)
-            yield ToolArgsPacket(call_id=id, json=arguments)
-            if (found := results.get(id)) is not None:
-                yield ToolResultPacket(
-                    call_id=id,
-                    name=name,
-                    content=found.content,
-                    is_error=found.is_error,
-                    queries=found.queries,
-                    rich=found.rich,
-                )
-
-
-def _cut_off(turn: TurnRecord) -> Iterator[Packet]:
-    if turn.status is TurnStatus.STOPPED:
-        yield TurnStopped(reason="user_cancelled")
-    elif turn.status is TurnStatus.INTERRUPTED:
-        yield TurnStopped(reason="interrupted")
 
 
 def missing_end(turn: TurnRecord, n: int) -> tuple[int, bytes]:

@@ -134,6 +134,13 @@ class EngineSettings(BaseModel):
         description="Seconds that `/resume` waits for the summary of a session that is too large and has none. After "
         "that it resumes in full.",
     )
+    journal_minutes: int = Field(
+        default=60,
+        ge=1,
+        le=100_000,
+        description="Minutes after the end of a turn for which its packets lie in the journal as they were sent. Then "
+        "they are packed: only what the stored messages don't tell is kept of them. Clients get the same packets.",
+    )
     keep_packets_days: int | None = Field(
         default=None,
         ge=1,
@@ -158,7 +165,7 @@ class EngineSettings(BaseModel):
     @property
     def retention(self) -> Retention:
         """How long packets and request bodies are kept."""
-        return Retention(self.keep_packets_days, self.keep_requests_days)
+        return Retention(self.keep_packets_days, self.keep_requests_days, self.journal_minutes)
 
     @property
     def reminders(self) -> tuple[str, ...]:

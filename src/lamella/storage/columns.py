@@ -15,13 +15,14 @@ from enum import StrEnum
 from typing import Any, assert_never
 
 import msgspec
-from sqlalchemy import Dialect, String, Table
+from sqlalchemy import Dialect, LargeBinary, String, Table
 from sqlalchemy import Text as LongString
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from lamella.core.errors import InvalidRequest
 from lamella.core.messages import Reasoning, StoredPart, Text, ToolCall, ToolResult
 from lamella.storage.failures import damaged, unicode_only
+from lamella.storage.packing import packed, unpacked
 
 POSTGRESQL = "postgresql"
 _encoder = msgspec.json.Encoder()
@@ -81,9 +82,14 @@ class PlainText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """SQLAlchemy's hook."""
-        if value is not None and "\0" in value:
-            raise InvalidRequest("The text holds NUL (U+0000), which is no character to store.", hint="Leave it out.")
-        return value
+        return None if value is None else without_nul(value)
+
+
+def without_nul(text: str) -> str:
+    """The text; raises `InvalidRequest` for one with a NUL."""
+    if "\0" in text:
+        raise InvalidRequest("The text holds NUL (U+0000), which is no character to store.", hint="Leave it out.")
+    return text
 
 
 def in_order(held: String, dialect: str) -> String:
@@ -166,6 +172,63 @@ class Json(ColumnType):
     def process_bind_param(self, value: object, dialect: Dialect) -> str | None:
         """SQLAlchemy's hook; raises `InvalidRequest` for text that is not Unicode."""
         return None if value is None else json_text(value)
+
+
+class PackedBytes(ColumnType):
+    """Bytes, deflated (`storage.packing`)."""
+
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """SQLAlchemy's hook: what the database calls this type."""
+        return dialect.type_descriptor(LargeBinary())
+
+    @property
+    def reader(self) -> Callable[[Any], Any]:
+        """Of stored bytes those that they stand for."""
+        return unpacked
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
+        """SQLAlchemy's hook."""
+        return None if value is None else packed(value)
+
+
+class PackedJson(PackedBytes):
+    """As `Json`, deflated."""
+
+    cache_ok = True
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.kind = kind
+
+    @property
+    def reader(self) -> Callable[[Any], Any]:
+        """Of stored bytes the value."""
+        decode = msgspec.json.Decoder(self.kind).decode
+        return lambda stored: decode(unpacked(stored))
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
+        """SQLAlchemy's hook; raises `InvalidRequest` for text that is not Unicode."""
+        return None if value is None else packed(json_text(value).encode())
+
+
+class PackedText(PackedBytes):
+    """A text, deflated. Raises `InvalidRequest` for one with a NUL, as `PlainText` does."""
+
+    cache_ok = True
+
+    @property
+    def reader(self) -> Callable[[Any], Any]:
+        """Of stored bytes the text."""
+        return lambda stored: unpacked(stored).decode()
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
+        """SQLAlchemy's hook; raises `InvalidRequest` for text that is not Unicode."""
+        if value is None:
+            return None
+        with unicode_only():
+            return packed(without_nul(value).encode())
 
 
 class _TextJson(msgspec.Struct, tag="text", omit_defaults=True):

@@ -17,7 +17,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, RowMapping, Table, Text, delete, insert, or_, select, type_coerce, update
+from sqlalchemy import (
+    Connection,
+    LargeBinary,
+    RowMapping,
+    Table,
+    Text,
+    delete,
+    insert,
+    or_,
+    select,
+    type_coerce,
+    update,
+)
 from sqlalchemy.sql.expression import ColumnElement
 
 from lamella.core.counting import count_tokens
@@ -32,14 +44,17 @@ from lamella.core.knowledge import (
     with_held_back,
 )
 from lamella.core.messages import TurnStatus
+from lamella.core.packets import decode_packet
 from lamella.core.records import Caller, Notice, QueueStatus, StoredSegment
 from lamella.core.withheld_packets import packets_held_back
 from lamella.storage.conversations.messages import step_of
+from lamella.storage.conversations.packets import stored_lines
+from lamella.storage.conversations.paths import find_turn
 from lamella.storage.conversations.requests import all_requests
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.grants import bases_of_requests, bases_of_turn, notice_without_text
 from lamella.storage.recall.sources import forget_source
-from lamella.storage.rows import Row, record, values
+from lamella.storage.rows import Row, owned_by, record, values
 from lamella.storage.tables import (
     blocks,
     conversations,
@@ -75,7 +90,7 @@ def _told(base_id: str) -> ColumnElement[bool]:
 def _of_bases(base_id: str) -> Sequence[tuple[ColumnElement[str], ColumnElement[str], ColumnElement[bool]]]:
     """The conversation and the owner of each row that holds something of a base, and the condition of such a row."""
     of_message = or_(_names(messages.c.made_from, base_id), _names(messages.c.results, base_id))
-    not_erased = type_coerce(requests.c.head, Text) != "{}"
+    not_erased = type_coerce(requests.c.head, LargeBinary) != b"{}"
     return (
         (turns.c.conversation_id, turns.c.owner, turns.c.id.in_(select(messages.c.turn_id).where(of_message))),
         (requests.c.conversation_id, requests.c.owner, _names(requests.c.made_from, base_id) & not_erased),
@@ -182,16 +197,16 @@ def _erase_errors(connection: Connection, table: Table, *which: ColumnElement[bo
 
 
 def _erase_packets(connection: Connection, caller: Caller, turn_id: str, base_id: str) -> None:
-    owned = (journal.c.turn_id == turn_id, journal.c.owner == caller.user_id)
-    rows = connection.execute(select(journal).where(*owned).order_by(journal.c.first)).mappings().all()
-    lines = [line for row in rows for line in row["data"].split(b"\n") if line]
+    lines = stored_lines(connection, caller, find_turn(connection, caller, turn_id))
     if not lines:
         return
-    connection.execute(delete(journal).where(*owned))
+    connection.execute(delete(journal).where(journal.c.turn_id == turn_id, journal.c.owner == caller.user_id))
+    connection.execute(update(turns).where(*owned_by(turns, caller, turn_id)).values(packets=None))
     made_from = bases_of_requests(connection, caller, turn_id)
-    given = b"\n".join(packets_held_back(lines, {base_id}, made_from))
-    kept = {"turn_id": turn_id, "owner": caller.user_id, "first": rows[0]["first"], "last": rows[-1]["last"]}
-    connection.execute(insert(journal), {**kept, "data": given})
+    given = list(packets_held_back(lines, {base_id}, made_from))
+    first, last = decode_packet(lines[0]).n, decode_packet(lines[-1]).n
+    kept = {"turn_id": turn_id, "owner": caller.user_id, "first": first, "last": last}
+    connection.execute(insert(journal), {**kept, "data": b"\n".join(given)})
 
 
 def _told_without(row: RowMapping, base_id: str) -> Row:

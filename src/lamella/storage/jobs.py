@@ -18,6 +18,7 @@ from sqlalchemy import (
     delete,
     func,
     literal,
+    literal_column,
     or_,
     select,
     update,
@@ -197,7 +198,7 @@ class JobRows(Rows):
 
         Only for a process that is alone on this database: the process that held the lease has ended.
         """
-        held = jobs.c.status == JobStatus.RUNNING
+        held = jobs.c.status == literal_column(f"'{JobStatus.RUNNING}'")  # as the index of running jobs says it
         waits = {"status": JobStatus.WAITING, "due_at": now, "asked_at": now}
         return connection.execute(update(jobs).where(held).values(**waits)).rowcount
 

@@ -30,11 +30,11 @@ from sqlalchemy.types import NullType
 
 from lamella.search.ranking import PLACE_BITS, Ints
 from lamella.search.terms import common_beginning
+from lamella.search.vectors import stored
 from lamella.storage.columns import POSTGRESQL
 from lamella.storage.scopes import PassageScope, Reading, Rows
 from lamella.storage.tables import knowledge_passages, knowledge_vectors, recall_entries, recall_vectors
 
-TAG_END = "\u00b7"
 _LAST = "\U0010ffff"
 
 
@@ -42,7 +42,7 @@ def tagged(tag: str, terms: str) -> str:
     """Terms with blanks between as they stand in the full-text table: a tag and a term are one token, as everything
     that is not ASCII belongs to one.
     """
-    return f"{tag}{TAG_END}{terms.replace(' ', f' {tag}{TAG_END}')}" if terms else ""
+    return f"{tag}{terms.replace(' ', f' {tag}')}" if terms else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class PassageTables:
 
     def _add_vectors(self, connection: Connection, model: str, made: Mapping[int, tuple[str, bytes]]) -> None:
         rows = [
-            {"entry_id": entry, "owner": owner, "model": model, "dimension": len(data) // 2, "data": data}
+            {"entry_id": entry, "owner": owner, "model": model, "dimension": len(data) // 2, "data": stored(data)}
             for entry, (owner, data) in made.items()
         ]
         if rows:
@@ -116,16 +116,25 @@ class PassageTables:
         if not dimension:
             return joined, null()
         of_model = and_(self.vectors.c.entry_id == self.rows.c.id, self.vectors.c.model == model)
+        of_model = and_(of_model, self.vectors.c.dimension == dimension)
         return joined.outerjoin(self.vectors, of_model), type_coerce(self.vectors.c.data, NullType())
 
     def reading(
-        self, connection: Connection, scope: PassageScope, tag: str, words: Sequence[str], *, forms: bool = False
+        self,
+        connection: Connection,
+        scope: PassageScope,
+        tags: Sequence[str],
+        words: Sequence[str],
+        *,
+        forms: bool = False,
     ) -> Reading:
-        """A scope with the occurrences of words, and with `forms` those of their other forms."""
+        """A scope with the occurrences of words under these tags, and with `forms` those of their other forms."""
         read: dict[str, Rows | tuple[Ints, Ints]] = {}
         for word in dict.fromkeys(words):
             beginning = common_beginning(word) if forms else ""
-            read[word] = scope.postings.find(word) or self._occurrences(connection, tag, word, beginning)
+            read[word] = scope.postings.find(word) or [
+                row for tag in tags for row in self._occurrences(connection, tag, word, beginning)
+            ]
         return Reading(scope, read)
 
     def _occurrences(self, connection: Connection, tag: str, word: str, beginning: str) -> Rows:
@@ -135,8 +144,7 @@ class PassageTables:
         if beginning:
             which, asked = "term >= :begins AND term < :ends", {"begins": begins, "ends": begins + _LAST}
         query = _FOUND_ON.get(connection.dialect.name, _FOUND).format(self.name, which)
-        skipped = len(tag) + len(TAG_END)
-        return [(str(term)[skipped:], str(found)) for term, found in connection.execute(text(query), asked)]
+        return [(str(term)[len(tag) :], str(found)) for term, found in connection.execute(text(query), asked)]
 
 
 _FOUND = f"SELECT term, group_concat(doc * {1 << PLACE_BITS} + offset) FROM {{0}}_postings WHERE {{1}} GROUP BY term"

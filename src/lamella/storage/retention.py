@@ -1,6 +1,7 @@
 """Removes packets and request bodies that were kept long enough: a batch is one transaction, and is found once.
 
-    packets of a turn     its rows of the journal; the turn says when they expired, its messages stay
+    packets of a turn     its rows of the journal, or what was packed of them; the turn says when they expired, its
+                          messages stay
     body of a request     blocks that no younger request of the conversation has; the request says when it expired,
                           its segments, figures and fingerprints stay, and so does what was answered
 
@@ -15,16 +16,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, RowMapping, delete, func, select, update
+from sqlalchemy import Connection, RowMapping, delete, func, or_, select, update
 
 from lamella.core.messages import TurnStatus
 from lamella.core.records import Caller, Expired
 from lamella.storage.conversations.conversations import find_conversation
+from lamella.storage.conversations.packets import pack_turn
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.tables import blocks, journal, requests, turns
 
 _CHUNK = 500
 """Blocks that one statement removes."""
+
+_IN_JOURNAL = select(journal.c.turn_id).where(journal.c.turn_id == turns.c.id).exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class RetentionRows(Rows):
         ended = (
             select(turns.c.id)
             .where(turns.c.status != TurnStatus.RUNNING, turns.c.finished_at < before)
-            .where(select(journal.c.turn_id).where(journal.c.turn_id == turns.c.id).exists())
+            .where(or_(turns.c.packets.is_not(None), _IN_JOURNAL))
             .order_by(turns.c.id)
             .limit(most)
         )
@@ -54,7 +58,26 @@ class RetentionRows(Rows):
     def expire_packets(self, connection: Connection, turn_ids: Sequence[str], expired: Expired) -> None:
         """Remove the packets of these turns."""
         connection.execute(delete(journal).where(journal.c.turn_id.in_(turn_ids)))
-        connection.execute(update(turns).where(turns.c.id.in_(turn_ids)).values(expired=expired))
+        connection.execute(update(turns).where(turns.c.id.in_(turn_ids)).values(expired=expired, packets=None))
+
+    @writes
+    def pack_packets(self, connection: Connection, before: datetime, most: int) -> int:
+        """Pack the packets of turns of every owner that ended before a moment, at most so many turns; gives how many.
+
+        Only the journal is looked through, which has the newest turns.
+        """
+        in_journal = select(journal.c.turn_id).distinct().subquery()
+        ended = (
+            select(turns)
+            .join(in_journal, in_journal.c.turn_id == turns.c.id)
+            .where(turns.c.status != TurnStatus.RUNNING, turns.c.finished_at < before)
+            .order_by(turns.c.id)
+            .limit(most)
+        )
+        found = connection.execute(ended).mappings().all()
+        for turn in found:
+            pack_turn(connection, Caller(turn["owner"]), turn)
+        return len(found)
 
     @reads
     def conversations_to_expire(self, connection: Connection, before: datetime) -> tuple[tuple[Caller, str], ...]:

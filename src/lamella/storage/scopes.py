@@ -67,7 +67,7 @@ class Part:
             of_group=np.array([numbers[group] for group in named], np.int64),
             lengths=np.array(lengths, np.float64),
             shown=np.array(shown, np.bool_),
-            vectors=matrix_of(vectors, dimension).astype(np.float32),
+            vectors=matrix_of(vectors, dimension),
             waiting=next((entry for entry, vector in zip(entries, vectors, strict=True) if vector is None), None),
         )
 
@@ -209,7 +209,10 @@ class Reading:
         read = self.read[word]
         if isinstance(read, tuple):
             return read
-        found = {term: np.fromstring(text, np.int64, sep=",") for term, text in read}
+        found: dict[str, Ints] = {}
+        for term, text in read:  # a term may stand there under more tags than one
+            rows = np.fromstring(text, np.int64, sep=",")
+            found[term] = np.concatenate([found[term], rows]) if term in found else rows
         own = found.get(word, np.zeros(0, np.int64))
         forms = [row for term, row in found.items() if is_form(word, term)]
         held = self.scope.occurrences(own), self.scope.occurrences(np.concatenate([own[:0], *forms]))

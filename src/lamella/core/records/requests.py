@@ -78,10 +78,12 @@ class SideResponse:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """For how many days the packets of turns and the bodies of requests are kept; None: for good."""
+    """For how many days the packets of turns and the bodies of requests are kept; None: for good. `journal_minutes`:
+    after how many minutes packets are packed."""
 
     packets_days: int | None = None
     requests_days: int | None = None
+    journal_minutes: int = 60
 
 
 @dataclass(frozen=True, slots=True)

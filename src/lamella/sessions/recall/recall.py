@@ -80,6 +80,7 @@ class Recall:
         try:
             for caller, conversation_id in await self._index.waiting(self._embedder.space.model):
                 await self.follow(caller, conversation_id)
+            await self._index.set_mark(self._embedder.space.model)
         except LamellaError as error:
             log.error("messages to index can't be read", error=error.message)
 

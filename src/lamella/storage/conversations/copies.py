@@ -68,6 +68,7 @@ class _Copy:
         there = Place(self._new(row["id"]), self._new(row["followed"]))
         told = {name: value for name, value in row.items() if name in turns.c}
         placed = {"id": there.turn_id, "parent_id": parent.turn_id, "parent_run_id": parent.run_id, "expired": None}
+        placed |= {"packets": None}
         self.connection.execute(insert(turns), {**told, "conversation_id": self.target.id, **placed, **NO_BILL})
         [run] = self._rows(runs, runs.c.id == row["followed"])
         own = {"id": there.run_id, "turn_id": there.turn_id, "number": 0}

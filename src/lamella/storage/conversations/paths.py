@@ -78,7 +78,12 @@ def _by_turn(rows: Sequence[RowMapping]) -> Mapping[str, list[RowMapping]]:
 
 
 def find_records(connection: Connection, caller: Caller, rows: Sequence[RowMapping]) -> tuple[TurnRecord, ...]:
-    """The turns of these rows, with their messages."""
+    """The turns of these rows, with their messages, as the caller may read them."""
+    return records_held_back(connection, caller, stored_records(connection, caller, rows))
+
+
+def stored_records(connection: Connection, caller: Caller, rows: Sequence[RowMapping]) -> tuple[TurnRecord, ...]:
+    """The turns of these rows as they are stored."""
     turn_ids = select(turns.c.id).where(turns.c.id.in_([row["id"] for row in rows]))
     query = (
         select(*MESSAGE)
@@ -89,8 +94,7 @@ def find_records(connection: Connection, caller: Caller, rows: Sequence[RowMappi
     of_runs = select(runs).where(runs.c.turn_id.in_(turn_ids), runs.c.owner == caller.user_id).order_by(runs.c.number)
     runs_of = _by_turn(connection.execute(of_runs).mappings().all())
     attached = _attachments(connection, caller, turn_ids)
-    found = [turn_record_of(row, runs_of.get(row["id"], ()), by_turn.get(row["id"], ()), attached) for row in rows]
-    return records_held_back(connection, caller, found)
+    return tuple(turn_record_of(row, runs_of.get(row["id"], ()), by_turn.get(row["id"], ()), attached) for row in rows)
 
 
 def find_sent(connection: Connection, caller: Caller, turn_id: str | None, most: int) -> tuple[datetime, ...]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, case, func, insert, select, update
+from sqlalchemy import Connection, case, func, insert, literal_column, select, update
 
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import HeadMoved, InvalidRequest, NotFound
@@ -39,6 +39,7 @@ from lamella.storage.columns import fixed_offset
 from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
 from lamella.storage.conversations.decisions import Moment, decide
 from lamella.storage.conversations.messages import end_row, run_row, step_row, turn_row, user_message_row
+from lamella.storage.conversations.packets import stored_lines
 from lamella.storage.conversations.paths import find_path, find_records, find_turn
 from lamella.storage.conversations.queue import take_unchanged
 from lamella.storage.conversations.requests import PinnedTo, bill_row, find_pinned, pin, request_end_row
@@ -63,6 +64,10 @@ from lamella.storage.tables import (
 )
 
 _TITLE_LENGTH = 60
+
+
+IS_RUNNING = turns.c.status == literal_column(f"'{TurnStatus.RUNNING}'")
+"""Written as the index of running turns says it: a parameter could be any status, and all turns would be read."""
 
 
 def title_of(text: str) -> str:
@@ -348,15 +353,15 @@ class TurnRows(Rows):
     ) -> tuple[UnfinishedTurn, ...]:
         """The turns of every owner that are marked as running, or those of one conversation: for recovery."""
         query = (
-            select(turns.c.owner, turns.c.id, turns.c.conversation_id, runs.c.id)
+            select(turns.c.id, runs.c.number, turns.c.owner, turns.c.conversation_id, runs.c.id)
             .join(runs, runs.c.turn_id == turns.c.id)
-            .where(turns.c.status == TurnStatus.RUNNING)
-            .order_by(turns.c.id, runs.c.number)
+            .where(IS_RUNNING)
         )
         if conversation_id is not None:
             query = query.where(turns.c.conversation_id == conversation_id)
         found: dict[str, UnfinishedTurn] = {}
-        for owner, turn_id, conversation_id, run_id in connection.execute(query).all():
+        # Sorted here: to have them sorted, SQLite would go through all turns by their ids.
+        for turn_id, _, owner, conversation_id, run_id in sorted(map(tuple, connection.execute(query))):
             turn = found.get(turn_id) or UnfinishedTurn(Caller(owner), turn_id, conversation_id)
             found[turn_id] = replace(turn, run_ids=(*turn.run_ids, run_id))
         return tuple(found.values())
@@ -389,17 +394,9 @@ class TurnRows(Rows):
         """The stored packets of a turn after number `after`, each with its number; fixed sentences stand in those of
         steps that may not be read any more.
         """
-        query = (
-            select(journal.c.data)
-            .where(journal.c.turn_id == turn_id, journal.c.owner == caller.user_id)
-            .order_by(journal.c.first)
-        )
-        find_turn(connection, caller, turn_id)
+        turn = find_turn(connection, caller, turn_id)
         closed = closed_turn(connection, caller, turn_id)
-        if not closed:
-            query = query.where(journal.c.last > after)
-        entries = connection.execute(query).scalars().all()
-        lines = (line for data in entries for line in data.split(b"\n") if line)
+        lines = stored_lines(connection, caller, turn, 0 if closed else after)
         try:
             made_from = bases_of_requests(connection, caller, turn_id) if closed else {}
             given = packets_held_back(lines, closed, made_from) if closed else lines

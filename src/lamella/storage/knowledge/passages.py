@@ -31,6 +31,7 @@ from lamella.storage.passages import WRITTEN, NewEntry
 from lamella.storage.rows import record
 from lamella.storage.tables import knowledge_documents, knowledge_passages, knowledge_vectors
 
+TAG_END = "\u00b7"
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -40,7 +41,7 @@ def tag_of(shelf: int) -> str:
     while shelf:
         shelf, rest = divmod(shelf, len(_DIGITS))
         tag = _DIGITS[rest] + tag
-    return tag
+    return f"{tag}{TAG_END}"
 
 
 def passage_of(row: RowMapping) -> StoredPassage:

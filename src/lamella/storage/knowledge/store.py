@@ -64,7 +64,7 @@ class KnowledgeStore(DocumentRows, PassageRows, NameRows, BindingRows):
             number = shelf_number(connection, shelf)
             scope = None if number is None else self._scope(connection, number, query.space.model, dimension)
             if number is not None and scope is not None:
-                found.append(WRITTEN.reading(connection, scope, tag_of(number), query.terms, forms=True))
+                found.append(WRITTEN.reading(connection, scope, [tag_of(number)], query.terms, forms=True))
         return found
 
     @reads

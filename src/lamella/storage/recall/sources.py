@@ -20,6 +20,8 @@ from lamella.storage.passages import SAID, NewEntry
 from lamella.storage.rows import values
 from lamella.storage.tables import messages, recall_entries, recall_versions, sessions, turns
 
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
 
 def recall_version(connection: Connection, caller: Caller) -> int:
     """How often passages of this owner were changed or removed."""
@@ -54,8 +56,20 @@ def forget_recall(connection: Connection, caller: Caller, conversation_id: str) 
 
 
 def tag_of(owner: str) -> str:
-    """The tag of an owner's terms."""
-    return blake2b(owner.encode(), digest_size=6).hexdigest()
+    """The tag of an owner's terms: three characters, since it stands before each term of each passage.
+
+    Owners may have the same: then more is read, but of another owner's passages nothing is found.
+    """
+    number, tag = int.from_bytes(blake2b(owner.encode(), digest_size=4).digest(), "big"), ""
+    for _ in range(3):
+        number, rest = divmod(number, len(_DIGITS))
+        tag += _DIGITS[rest]
+    return tag
+
+
+def earlier_tag_of(owner: str) -> str:
+    """The tag of terms that were stored before tags were short."""
+    return f"{blake2b(owner.encode(), digest_size=6).hexdigest()}\u00b7"
 
 
 def _entry_row(owner: str, conversation_id: str, passage: Passage) -> dict[str, Any]:

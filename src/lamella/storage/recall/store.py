@@ -15,7 +15,9 @@ from sqlalchemy import (
     and_,
     delete,
     func,
+    insert,
     select,
+    text,
     type_coerce,
     update,
 )
@@ -34,10 +36,12 @@ from lamella.core.recall import (
 from lamella.core.records import Caller
 from lamella.search.ranking import Ranking, first_of, rank_conversations
 from lamella.storage.conversations.conversations import find_conversation
+from lamella.storage.conversations.turns import IS_RUNNING
 from lamella.storage.database import Database, Transactions, insert_missing, reads, writes
 from lamella.storage.passages import SAID
 from lamella.storage.recall.sources import (
     add_passages,
+    earlier_tag_of,
     find_source,
     find_sources,
     readable_sessions,
@@ -47,7 +51,8 @@ from lamella.storage.recall.sources import (
     touch_recall,
 )
 from lamella.storage.scopes import Part, PassageScope, Reading, Scopes, ranked
-from lamella.storage.tables import messages, recall_entries, recall_turns, sessions, turns
+from lamella.storage.tables import messages, recall_entries, recall_marks, recall_turns, sessions, turns
+from lamella.storage.tables.conversations import SUMMARY_WITHOUT_VECTOR
 
 _SESSIONS_SHOWN = 20
 _ROWS_AT_ONCE = 1_000
@@ -63,6 +68,28 @@ _TURNS = turns.outerjoin(recall_turns, recall_turns.c.turn_id == turns.c.id)
 _VECTORS = SAID.with_vectors()
 
 
+AGAIN = 1_000
+"""The newest turns and passages, which each start looks at."""
+
+_Mark = tuple[str, int]
+
+
+def _mark(connection: Connection, model: str) -> _Mark | None:
+    """Before which turn and passage nothing waits."""
+    query = select(recall_marks.c.turn_id, recall_marks.c.entry_id).where(recall_marks.c.model == model)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else (row.turn_id, row.entry_id)
+
+
+def _waiting_turns(mark: _Mark | None) -> ColumnElement[bool]:
+    return _ENDED if mark is None else and_(_ENDED, turns.c.id >= mark[0])
+
+
+def _waiting_passages(mark: _Mark | None, model: str) -> ColumnElement[bool]:
+    missing = SAID.without_vector(model)
+    return missing if mark is None else and_(missing, recall_entries.c.id >= mark[1])
+
+
 class RecallIndex(Transactions):
     """The port `RecallIndex` on a database file."""
 
@@ -72,19 +99,49 @@ class RecallIndex(Transactions):
 
     @reads
     def waiting(self, connection: Connection, model: str) -> tuple[tuple[Caller, str], ...]:
-        """The conversations of every owner of which something has no passages, or no vectors of `model`."""
+        """The conversations of every owner of which something has no passages, or no vectors of `model`.
+
+        What lies before the mark of this model is not looked at.
+        """
+        mark = _mark(connection, model)
+        summaries = _summary_without_vector(model) if mark is None else text(SUMMARY_WITHOUT_VECTOR)
         queries = (
-            select(turns.c.owner, turns.c.conversation_id).select_from(_TURNS).where(_ENDED),
+            select(turns.c.owner, turns.c.conversation_id).select_from(_TURNS).where(_waiting_turns(mark)),
             select(recall_entries.c.owner, recall_entries.c.conversation_id)
             .select_from(_VECTORS)
-            .where(SAID.without_vector(model)),
-            select(sessions.c.owner, sessions.c.conversation_id).where(_summary_without_vector(model)),
+            .where(_waiting_passages(mark, model)),
+            select(sessions.c.owner, sessions.c.conversation_id).where(summaries),
         )
         found: dict[tuple[str, str], None] = {}
         for query in queries:
-            for owner, conversation_id in connection.execute(query.distinct()):
+            # After a mark there is little, and to tell what is distinct by an index would read all of it.
+            for owner, conversation_id in connection.execute(query.distinct() if mark is None else query):
                 found[(owner, conversation_id)] = None
         return tuple((Caller(owner), conversation_id) for owner, conversation_id in found)
+
+    @writes
+    def set_mark(self, connection: Connection, model: str) -> None:
+        """Move the mark of a model to the oldest turn and passage that wait, or that may still come.
+
+        The newest ones are always looked at again: other processes may store some with older ids.
+        """
+        mark = _mark(connection, model)
+        turn_ids = [
+            connection.execute(select(turns.c.id).order_by(turns.c.id.desc()).offset(AGAIN).limit(1)).scalar(),
+            connection.execute(select(func.min(turns.c.id)).select_from(_TURNS).where(_waiting_turns(mark))).scalar(),
+            connection.execute(select(func.min(turns.c.id)).where(IS_RUNNING)).scalar(),
+        ]
+        entries = recall_entries.c.id
+        waiting = select(func.min(entries)).select_from(_VECTORS).where(_waiting_passages(mark, model))
+        passages = [
+            connection.execute(select(entries).order_by(entries.desc()).offset(AGAIN).limit(1)).scalar(),
+            connection.execute(waiting).scalar(),
+        ]
+        if turn_ids[0] is None:
+            return
+        oldest, first = min(filter(None, turn_ids)), 0 if passages[0] is None else min(filter(None, passages))
+        connection.execute(delete(recall_marks).where(recall_marks.c.model == model))
+        connection.execute(insert(recall_marks), {"model": model, "turn_id": oldest, "entry_id": first})
 
     @reads
     def unindexed(
@@ -206,7 +263,7 @@ class RecallIndex(Transactions):
 
     @reads
     def _reading(self, connection: Connection, caller: Caller, scope: PassageScope, terms: Sequence[str]) -> Reading:
-        return SAID.reading(connection, scope, tag_of(caller.user_id), terms)
+        return SAID.reading(connection, scope, (tag_of(caller.user_id), earlier_tag_of(caller.user_id)), terms)
 
     @reads
     def _readable(

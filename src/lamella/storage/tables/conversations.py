@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, false
+from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, false, text
 
 from lamella.core.decisions import DecisionKind
 from lamella.core.prompt import ToolSpec
 from lamella.core.records import LoopAlarm, NoticeKind, QueueStatus, ReplacementKind
 from lamella.core.sessions import CarriedSummary, SessionCause
 from lamella.core.tokens import Usage
-from lamella.storage.columns import Json, LocalMoment, OneOf, UtcMoment
+from lamella.storage.columns import Json, LocalMoment, OneOf, PackedJson, PackedText, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id, usage
 
 conversations = Table(
@@ -23,8 +23,8 @@ conversations = Table(
     Column("model", String, nullable=False),
     Column("layout", String, nullable=False),
     Column("marker_policy", String, nullable=False),
-    Column("system_prompt", Text, nullable=False),
-    Column("tools", Json(tuple[ToolSpec, ...]), nullable=False),
+    Column("system_prompt", PackedText(), nullable=False),
+    Column("tools", PackedJson(tuple[ToolSpec, ...]), nullable=False),
     Column("created_at", UtcMoment, nullable=False),
     Column("updated_at", UtcMoment, nullable=False),
     Column("head", String),
@@ -140,6 +140,8 @@ replacements = Table(
 """What stands upstream in the place of clients' messages: `core.records.Replacement`. Without a `conversation_id` until
 the request that it was made for is recorded."""
 
+SUMMARY_WITHOUT_VECTOR = "summary IS NOT NULL AND embedding IS NULL"
+
 sessions = Table(
     "sessions",
     metadata,
@@ -166,6 +168,12 @@ sessions = Table(
     Column("usage", Json(dict[str, Usage]), nullable=False, server_default="{}"),
     Column("made_from", Json(tuple[str, ...]), nullable=False, server_default="[]"),
     Index("uq_sessions_conversation_id_number", "conversation_id", "number", unique=True),
+    Index(
+        "ix_sessions_unembedded",
+        "conversation_id",
+        sqlite_where=text(SUMMARY_WITHOUT_VECTOR),
+        postgresql_where=text(SUMMARY_WITHOUT_VECTOR),
+    ),
 )
 """`begins_after`, `ends_with` and `summary_ends_with` are turns of the conversation; `carries` is the JSON array of the
 earlier summaries in its window, each with its lines there or null for all of it, and null for sessions older than this

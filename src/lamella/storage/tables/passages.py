@@ -67,6 +67,16 @@ recall_turns = Table(
 )
 """The turns whose passages are stored; a turn that has ended and is not here waits for that."""
 
+recall_marks = Table(
+    "recall_marks",
+    metadata,
+    Column("model", String, primary_key=True),
+    Column("turn_id", String, nullable=False),
+    Column("entry_id", BigInteger, nullable=False),
+)
+"""Before which turn and passage everything is stored and has a vector of a model, so that a start need not look there.
+It has no owner: ids tell nothing."""
+
 recall_versions = Table(
     "recall_versions",
     metadata,

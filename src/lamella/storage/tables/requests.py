@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, false
+from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, false, text
 
 from lamella.core.caching import Diagnosis, Ttl
 from lamella.core.models import Price
 from lamella.core.records import Expired, JobStatus, SideResponse, StoredMarker, StoredSegment
-from lamella.storage.columns import Json, OneOf, UtcMoment
+from lamella.storage.columns import Json, OneOf, PackedBytes, PackedJson, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id, usage
 
 requests = Table(
@@ -26,16 +26,16 @@ requests = Table(
     Column("marker_policy", String, nullable=False),
     Column("thinking_effort", String, nullable=False, server_default="off"),
     Column("at", UtcMoment, nullable=False),
-    Column("head", Json(dict[str, Any]), nullable=False),
+    Column("head", PackedJson(dict[str, Any]), nullable=False),
     Column("letters", Text, nullable=False),
     Column("base", String, ForeignKey("requests.id"), index=True),
     Column("shared", Integer, nullable=False),
     Column("depth", Integer, nullable=False),
     Column("length", Integer, nullable=False),
-    Column("segments", Json(tuple[StoredSegment, ...]), nullable=False),
-    Column("zones", Json(tuple[tuple[str, int], ...]), nullable=False),
-    Column("markers", Json(tuple[StoredMarker, ...]), nullable=False),
-    Column("notes", Json(tuple[tuple[str, str], ...]), nullable=False),
+    Column("segments", PackedJson(tuple[StoredSegment, ...]), nullable=False),
+    Column("zones", PackedJson(tuple[tuple[str, int], ...]), nullable=False),
+    Column("markers", PackedJson(tuple[StoredMarker, ...]), nullable=False),
+    Column("notes", PackedJson(tuple[tuple[str, str], ...]), nullable=False),
     Column("protocol", String, nullable=False),
     Column("local_tokens", Integer, nullable=False),
     Column("estimate", Integer, nullable=False),
@@ -51,7 +51,7 @@ requests = Table(
     *usage(nullable=True),
     Column("cost", Float),
     Column("error", Json(dict[str, str | None])),
-    Column("absent", Json(tuple[tuple[str, str], ...]), nullable=False, server_default="[]"),
+    Column("absent", PackedJson(tuple[tuple[str, str], ...]), nullable=False),
     Column("run_id", String),
     Column("made_from", Json(tuple[str, ...]), nullable=False, server_default="[]"),
     Column("expired", Json(Expired)),
@@ -73,7 +73,7 @@ blocks = Table(
     owner(),
     Column("level", String, nullable=False),
     Column("role", String, nullable=False),
-    Column("data", LargeBinary, nullable=False),
+    Column("data", PackedBytes(), nullable=False),
 )
 
 cache_entries = Table(
@@ -132,6 +132,9 @@ jobs = Table(
     Column("process_id", String),
     Index("uq_jobs_owner_kind_subject", "owner", "kind", "subject", unique=True),
     Index("ix_jobs_kind_status_due_at", "kind", "status", "due_at"),
+    Index(
+        "ix_jobs_running", "id", sqlite_where=text("status = 'running'"), postgresql_where=text("status = 'running'")
+    ),
 )
 """One job of a kind for a subject: the newest. `due_at` is when it may be claimed: its time to begin, or the end of the
 lease of the worker that runs it; `asked_at` is when that was said. `again`: it was asked for while it ran, and is due

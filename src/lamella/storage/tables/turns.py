@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 from lamella.core.messages import StopReason, ToolSpec, TurnStatus
 from lamella.core.records import Expired, Pinned
-from lamella.storage.columns import Json, LocalMoment, OneOf, Parts, Results, UtcMoment
+from lamella.storage.columns import Json, LocalMoment, OneOf, PackedJson, Parts, Results, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id, usage
 
 turns = Table(
@@ -39,6 +39,7 @@ turns = Table(
     Column("cost", Float, nullable=False, server_default="0"),
     Column("parent_run_id", String),
     Column("expired", Json(Expired)),
+    Column("packets", LargeBinary),
     Index("ix_turns_conversation_id_id", "conversation_id", "id"),
     Index(
         "uq_turns_running",
@@ -49,7 +50,8 @@ turns = Table(
     ),
 )
 """A turn follows the answer of the run `parent_run_id` of the turn `parent_id`. Its usage is that of all its runs.
-`expired`: when its packets were removed, null while they are kept."""
+`packets` are its packets (`core.packed_packets`), null while they lie in the journal. `expired`: when they were
+removed, null while they are kept."""
 
 runs = Table(
     "runs",
@@ -113,7 +115,7 @@ pinned = Table(
     part_of("conversation_id", "conversations.id", index=False),
     Column("at", UtcMoment, nullable=False),
     Column("digest", String, nullable=False),
-    Column("data", Json(Pinned), nullable=False),
+    Column("data", PackedJson(Pinned), nullable=False),
     Index("ix_pinned_conversation_id_at", "conversation_id", "at"),
 )
 """What stood around a conversation from a moment on, to the next row: `id` is the turn that began then, or the request
@@ -175,6 +177,7 @@ journal = Table(
     owner(),
     Column("data", LargeBinary, nullable=False),
 )
+"""The packets of running turns, and of those that have ended lately: `first` to `last`, a line each."""
 
 responses = Table(
     "responses",
