@@ -87,7 +87,10 @@ class Queue:
         place = next((place for place, one in enumerate(rows, start=1) if one.id == row.id), 0)
         alone = bool(place) and row.id in groups(rows)[0].ids
         box = self._box_of(row.conversation_id)
-        return Queued(row, place, alone and not box.floor.locked(), row.id in box.taking)
+        busy = box.floor.locked()
+        if alone and not busy and self._replica is not None:
+            busy = await self._replica.is_elsewhere(row.conversation_id)
+        return Queued(row, place, alone and not busy, row.id in box.taking)
 
     async def change(self, caller: Caller, conversation_id: str, message_id: str, text: str) -> Queued:
         """Change the text of a queued message. Raises `NotWaiting`, and `InvalidRequest` for an empty text or a
