@@ -353,7 +353,7 @@ async def open_app(
         if settings.files or _is_shared(settings):
             await claim_files(app.uploads, store)
         else:  # only this process stores in its data folder
-            await sweep_files(app.uploads, store, 0.0 if replica is None else DAY)
+            await sweep_files(app.uploads, store, 0.0)
         await stack.enter_async_context(mcp.open())
         await app.chat.start()
         stack.push_async_callback(app.chat.close)
