@@ -194,6 +194,7 @@ WITHOUT_ID = {
     "scrub",
     "turns_to_expire",
     "expire_packets",
+    "pack_packets",
     "conversations_to_expire",
     "expire_requests",
     "add_agent",

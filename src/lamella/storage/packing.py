@@ -52,8 +52,13 @@ def packed(plain: bytes) -> bytes:
     return short if len(short) < len(plain) or plain.startswith(_PACKED) else plain
 
 
-def unpacked(stored: bytes) -> bytes:
-    """The value of a stored one. Raises `ValueError` if it can't be read."""
+def unpacked(stored: bytes | str) -> bytes:
+    """The value of a stored one. Raises `ValueError` if it can't be read.
+
+    A text, which SQLite keeps in a column of bytes if another program wrote it there, is its bytes.
+    """
+    if isinstance(stored, str):
+        return stored.encode()
     if not stored.startswith(_PACKED):
         return stored
     inflating = zlib.decompressobj(-zlib.MAX_WBITS, zdict=_DICTIONARY)
