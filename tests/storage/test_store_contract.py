@@ -195,6 +195,7 @@ WITHOUT_ID = {
     "turns_to_expire",
     "expire_packets",
     "pack_packets",
+    "open_subjects",
     "conversations_to_expire",
     "expire_requests",
     "add_agent",
