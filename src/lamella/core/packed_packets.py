@@ -63,7 +63,7 @@ _PLACED = ("n", "turn_id", "type")
 
 
 @dataclass(frozen=True, slots=True)
-class BilledRequest:
+class RequestFigures:
     """What the packets of a turn tell of one of its requests. `usage` None: it has no bill."""
 
     id: str
@@ -81,7 +81,7 @@ class BilledRequest:
 # Made from rows
 
 
-def packets_of(turn: TurnRecord, requests: Sequence[BilledRequest] = ()) -> Iterator[Packet]:
+def packets_of(turn: TurnRecord, requests: Sequence[RequestFigures] = ()) -> Iterator[Packet]:
     """The packets of an ended turn as its rows tell them, without numbers."""
     yield TurnStarted(
         conversation_id=turn.conversation_id,
@@ -101,7 +101,7 @@ def packets_of(turn: TurnRecord, requests: Sequence[BilledRequest] = ()) -> Iter
     yield TurnFinished(status=turn.status.value, usage=UsageBody.of(turn.usage), cost=turn.cost)
 
 
-def _of_run(run: RunRecord, requests: Sequence[BilledRequest]) -> Iterator[Packet]:
+def _of_run(run: RunRecord, requests: Sequence[RequestFigures]) -> Iterator[Packet]:
     """What a run said and called, step by step, each block whole."""
     yield RunStarted(model_index=run.index, run_id=run.id, model=run.model)
     block = 0
@@ -123,7 +123,7 @@ def _of_run(run: RunRecord, requests: Sequence[BilledRequest]) -> Iterator[Packe
     yield RunFinished(model_index=run.index, run_id=run.id, status=status, error=error, usage=usage, cost=run.cost)
 
 
-def _started(request: BilledRequest, run: int) -> RequestStarted:
+def _started(request: RequestFigures, run: int) -> RequestStarted:
     return RequestStarted(
         model_index=run,
         request_id=request.id,
@@ -136,7 +136,7 @@ def _started(request: BilledRequest, run: int) -> RequestStarted:
     )
 
 
-def _bill(request: BilledRequest, usage: Usage, run: int) -> UsagePacket:
+def _bill(request: RequestFigures, usage: Usage, run: int) -> UsagePacket:
     return UsagePacket(
         model_index=run,
         request_id=request.id,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import structs
 from sqlalchemy import Connection, RowMapping, delete, select, update
 
-from lamella.core.packed_packets import BilledRequest, packed, packets_of, unpacked
+from lamella.core.packed_packets import RequestFigures, packed, packets_of, unpacked
 from lamella.core.packets import Packet, encode_packet
 from lamella.core.records import Caller
 from lamella.storage.conversations.paths import stored_records
@@ -62,7 +62,7 @@ def _told(connection: Connection, caller: Caller, turn: RowMapping) -> Sequence[
     [found] = stored_records(connection, caller, [turn])
     query = select(*_REQUEST).where(requests.c.turn_id == turn["id"], requests.c.owner == caller.user_id)
     rows = connection.execute(query.order_by(requests.c.at, requests.c.id)).mappings()
-    billed = [record(BilledRequest, row, usage=None if row["input_tokens"] is None else usage_of(row)) for row in rows]
+    billed = [record(RequestFigures, row, usage=None if row["input_tokens"] is None else usage_of(row)) for row in rows]
     return tuple(packets_of(found, billed))
 
 
