@@ -23,6 +23,9 @@ SAVED_SECONDS = 0.25
 GAP = 1_000_000
 """Packets after a recovery are numbered from the next multiple of this."""
 
+LONG = 300
+"""Characters of a message that is no question of a user, whatever it quotes."""
+
 ROWS = {
     "packets are stored twice": "SELECT count(*) FROM journal a JOIN journal b USING (turn_id)"
     " WHERE a.first < b.first AND b.first <= a.last",
@@ -130,7 +133,7 @@ def of_numbers(one: Heard, stored: Sequence[int]) -> list[str]:
 def lost_seconds(one: Heard, stored: Sequence[int]) -> float:
     """How long before the last word of a killed replica the first one was heard that was not stored."""
     kept = set(stored)
-    before = [(n, at) for n, _, at in one.packets if n < GAP]
+    before = [(n, at) for n, kind, at in one.packets if n < GAP and kind not in ("turn.stopped", "turn.finished")]
     lost = [at for n, at in before if n not in kept]
     return before[-1][1] - lost[0] if lost else 0.0
 
@@ -152,8 +155,10 @@ def of_windows(requests: Sequence[dict[str, Any]]) -> list[str]:
     windows: dict[str, list[list[str]]] = {}
     for request in sorted(requests, key=lambda one: int(one["serial"])):
         messages = (request.get("body") or {}).get("messages") or []
-        asked = [name for one in messages if one["role"] == "user" for name in _QUESTION.findall(_text(one["content"]))]
-        if not asked or request.get("purpose") == "summary":
+        said = [_text(one["content"]) for one in messages if one["role"] == "user"]
+        # A summary, and what asks for one, quotes questions in a long text.
+        asked = [name for one in said if len(_QUESTION.sub("", one)) < LONG for name in _QUESTION.findall(one)]
+        if not asked or len(_QUESTION.sub("", said[-1])) >= LONG:
             continue
         if len(set(asked)) != len(asked):
             broken.append(f"request {request['serial']}: a question is there twice: {asked}")

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import text
 
 from lamella.core.json import JsonObject
-from lamella.core.records import Caller, Job, QueuedMessage, TurnEnd, UnfinishedTurn
+from lamella.core.records import Caller, Job, JournalEntry, QueuedMessage, TurnEnd, UnfinishedTurn
 from lamella.core.sessions import Session, SessionStep
 from lamella.storage.conversations.conversations import ConversationRows
 from lamella.storage.conversations.queue import QueueRows
@@ -57,9 +57,9 @@ class MovesTwice(SessionRows):
 class OldLabel(TurnRows):
     """Files every answer under the first session."""
 
-    async def finish_turn(self, caller: Caller, end: TurnEnd) -> None:
+    async def finish_turn(self, caller: Caller, end: TurnEnd, closing: JournalEntry | None = None) -> None:
         """See `finish_turn` of the store."""
-        await super().finish_turn(caller, end)
+        await super().finish_turn(caller, end, closing)
         label = text(
             "UPDATE messages SET session_id = (SELECT id FROM sessions WHERE number = 1) "
             "WHERE turn_id = :turn AND role != 'user'"

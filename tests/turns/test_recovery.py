@@ -12,9 +12,9 @@ from lamella.context.results import INTERRUPTED
 from lamella.core import deltas
 from lamella.core.clock import SystemClock
 from lamella.core.counting import ApproximateCounter
-from lamella.core.errors import ProviderStreamBroken
+from lamella.core.errors import ProviderStreamBroken, StoreFailed
 from lamella.core.handover import pending
-from lamella.core.messages import Step, StopReason, ToolCall
+from lamella.core.messages import Step, StopReason, ToolCall, TurnStatus
 from lamella.core.models import ModelFacts
 from lamella.core.packets import (
     AnyPacket,
@@ -207,6 +207,19 @@ async def test_no_journal_keeps_a_server_from_starting(tmp_path: Path, statement
 
 async def facts(model: str) -> ModelFacts:
     return PRICES[model]
+
+
+async def test_a_turn_ends_together_with_its_last_packets(tmp_path: Path) -> None:
+    """If one could be stored without the other, a follower in between would be given an end of its own."""
+    packets, _ = await played(tmp_path)
+    refused = "CREATE TRIGGER refused BEFORE INSERT ON journal BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
+    await broken(tmp_path, "DELETE FROM journal WHERE first > 1")
+    await broken(tmp_path, refused)
+    async with await open_store(tmp_path / "lamella.db") as store:
+        with pytest.raises(StoreFailed):
+            await recover(store, SystemClock(), COUNTER, facts)
+        turn = await store.turns.turn(LOCAL_OWNER, packets[0]["turn_id"])
+        assert turn.status is TurnStatus.RUNNING
 
 
 async def test_what_was_recovered_stays_as_it_is(tmp_path: Path) -> None:

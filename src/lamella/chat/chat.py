@@ -347,7 +347,7 @@ class Chat:
     async def follow(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
         """As `stream`, but raises at once if the turn can't be read."""
         if not self._bus.is_live(turn_id):
-            if self._replica is not None and await self._runs(caller, turn_id):
+            if self._replica is not None and await self._may_go_on(caller, turn_id):
                 return self._elsewhere(caller, turn_id, after)
             return await self._stored(caller, turn_id, after)
         live = self._bus.follow(turn_id, after)  # before the store is asked: the turn may end meanwhile
@@ -357,6 +357,13 @@ class Chat:
 
     async def _runs(self, caller: Caller, turn_id: str) -> bool:
         return (await self._services.store.turns.turn(caller, turn_id)).status is TurnStatus.RUNNING
+
+    async def _may_go_on(self, caller: Caller, turn_id: str) -> bool:
+        """Whether another process may still store packets of a turn: it runs, or has only just ended."""
+        turn = await self._services.store.turns.turn(caller, turn_id)
+        if turn.finished_at is None:
+            return turn.status is TurnStatus.RUNNING
+        return (self._services.clock.now() - turn.finished_at).total_seconds() < END_SECONDS
 
     async def _to_its_end(
         self, caller: Caller, turn_id: str, after: int, live: AsyncIterator[Batch]

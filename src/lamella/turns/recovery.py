@@ -219,8 +219,7 @@ async def _recover_turn(
         for index, run_id in enumerate(turn.run_ids)
     ]
     end = TurnEnd(turn.turn_id, TurnStatus.INTERRUPTED, runs, now)
-    await store.turns.finish_turn(turn.caller, end)
-    await store.turns.append_journal([_last_packets(turn, end, last)])
+    await store.turns.finish_turn(turn.caller, end, _last_packets(turn, end, last))
 
 
 def _of_run(packets: Sequence[AnyPacket], index: int) -> list[AnyPacket]:

@@ -296,9 +296,12 @@ class TurnRows(Rows):
         return Page(find_records(connection, caller, rows.data), rows.has_more)
 
     @writes
-    def finish_turn(self, connection: Connection, caller: Caller, end: TurnEnd) -> None:
+    def finish_turn(
+        self, connection: Connection, caller: Caller, end: TurnEnd, closing: JournalEntry | None = None
+    ) -> None:
         """Store steps, results, usage and status. A turn that has ended already stays as it is.
 
+        `closing` are its last packets, if nobody else stores them: who sees that it has ended sees them too.
         Its messages belong to the session that is current now, whatever it was when the turn began.
         """
         made = [(run.run_id, place, step) for run in end.runs for place, step in enumerate(run.steps)]
@@ -312,6 +315,8 @@ class TurnRows(Rows):
         )
         if result.rowcount == 0:
             return
+        if closing is not None:
+            insert_missing(connection, journal, [values(journal, closing)])
         _end_runs(connection, caller, end)
         bills, spent = _end_requests(connection, caller, end.turn_id, ended)
         spend(connection, caller, conversation.session_id, spent)
