@@ -18,7 +18,7 @@ from sqlalchemy import insert
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from lamella.cli.migrate import Place
+from lamella.cli.migrate import Deployment
 from lamella.storage.copying import DatabaseCopy
 from lamella.storage.migrate import migrate
 from postgres import running
@@ -27,7 +27,7 @@ from storage.examples import long_conversation
 TURNS = 20_000
 
 
-def fill(place: Place, turns: int) -> int:
+def fill(place: Deployment, turns: int) -> int:
     """Store a conversation; returns the size of its file."""
     assert place.folder is not None
     place.folder.mkdir()
@@ -50,7 +50,7 @@ def timed(what: str, work: Callable[[], int | None], rows: int) -> int:
     return rows
 
 
-def copy(source: Place, target: Place) -> None:
+def copy(source: Deployment, target: Deployment) -> None:
     """Copy a database and print what each part cost."""
     reading, writing = source.reading(), target.writing()
     with reading.connect() as connection:
@@ -67,10 +67,10 @@ def main() -> None:
     """Copy there and back."""
     turns = int(sys.argv[1]) if len(sys.argv) > 1 else TURNS
     with TemporaryDirectory() as folder, running() as server:
-        file, back = Place.of(f"{folder}/data"), Place.of(f"{folder}/back")
+        file, back = Deployment.of(f"{folder}/data"), Deployment.of(f"{folder}/back")
         print(f"{turns:,} turns, {fill(file, turns) / 1e6:,.0f} MB")
         server.run("CREATE DATABASE moved TEMPLATE template0 ENCODING 'UTF8'")
-        moved = Place.of(server.url("moved"))
+        moved = Deployment.of(server.url("moved"))
         assert back.folder is not None
         back.folder.mkdir()
         for name, source, target in (("to PostgreSQL", file, moved), ("to a folder", moved, back)):

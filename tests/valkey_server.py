@@ -57,7 +57,7 @@ class Valkey:
         """Forget all keys."""
         self.run("FLUSHALL")
 
-    def run(self, *command: str | int) -> object:
+    def run(self, *command: str | int) -> Any:
         """The answer to any command."""
         with self._server.client() as client:
             answer: object = client.execute_command(*command)

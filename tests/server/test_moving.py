@@ -19,7 +19,7 @@ from time import sleep
 import pytest
 from sqlalchemy import text
 
-from lamella.cli.migrate import Place
+from lamella.cli.migrate import Deployment
 from lamella.core.errors import StoreFailed
 from lamella.storage.copying import TABLES, DatabaseCopy, TableSum, read_rows
 from lamella.storage.failures import plain_errors
@@ -162,7 +162,7 @@ def test_a_copy_that_is_killed_again_and_again_goes_on(
 
 def rows_of(place: Path | str) -> Mapping[str, tuple[int, int]]:
     """The number of rows of each table and their sum, by the code that copies them."""
-    engine = Place.of(str(place)).reading()
+    engine = Deployment.of(str(place)).reading()
     with engine.connect() as connection:
         sums = {table.name: TableSum().plus(read_rows(connection, table)) for table in TABLES}
     engine.dispose()
@@ -221,8 +221,8 @@ def test_an_unfinished_copy_is_not_served_and_takes_no_other_source(
     folder: Path, tmp_path: Path, postgres: PostgresServer
 ) -> None:
     url = empty_database(postgres, "half")
-    engine = Place.of(url).writing()
-    reading = Place.of(str(folder)).reading()
+    engine = Deployment.of(url).writing()
+    reading = Deployment.of(str(folder)).reading()
     with reading.connect() as source:
         DatabaseCopy(source, engine, lambda line: None).begin()
     reading.dispose()
@@ -356,7 +356,7 @@ def test_what_a_killed_server_left_in_its_log_is_copied_and_the_log_stays(folder
 
 def test_a_copy_whose_connection_is_cut_says_so_and_goes_on(folder: Path, postgres: PostgresServer) -> None:
     url = empty_database(postgres, "cut_off")
-    reading, writing = Place.of(str(folder)).reading(), Place.of(url).writing()
+    reading, writing = Deployment.of(str(folder)).reading(), Deployment.of(url).writing()
 
     def cut(line: str) -> None:
         if line.startswith("conversations"):

@@ -47,7 +47,7 @@ async def test_nothing_is_lost_doubled_or_stuck_while_replicas_are_killed(on: Se
 async def test_a_stop_reaches_the_replica_that_answers(on: Servers) -> None:
     with simulator(*OPTIONS) as provider:
         far, near = await stop_often(provider.url, on, 5)
-    assert sorted(far)[2] < 2_000, (far, near)
+    assert sorted(far)[2] < 1_000, (far, near)
 
 
 def heard(*numbers: int, times: float = 0.1) -> Heard:

@@ -7,6 +7,8 @@ that forgets Idempotency-Keys after their time.
 from __future__ import annotations
 
 import asyncio
+import importlib
+import importlib.util
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -36,7 +38,7 @@ from lamella.chat.dynamic_context import Blocks, DynamicContexts
 from lamella.chat.kb_meta_prompt import KbMetaPrompts
 from lamella.chat.mailbox import in_progress
 from lamella.chat.message import ExecutionRequest
-from lamella.chat.replica import LocalDoorbell, Replica
+from lamella.chat.replica import Replica
 from lamella.context.layout import Layout
 from lamella.context.layouts import LAYOUTS, by_name
 from lamella.context.system_prompt import STATIC_SECTIONS, static_text
@@ -47,7 +49,7 @@ from lamella.core.errors import ConfigurationError, InvalidRequest, LamellaError
 from lamella.core.ids import Ids, RandomIds
 from lamella.core.models import ModelFacts
 from lamella.core.packets import AnyPacket, decode_packet
-from lamella.core.ports import Doorbell
+from lamella.core.ports import StreamBus
 from lamella.core.records import Caller, TurnRecord
 from lamella.gateway.managing import ManagedContext
 from lamella.gateway.recorder import recording
@@ -73,6 +75,7 @@ from lamella.tools.mcp.config import read_servers
 from lamella.tools.mcp.servers import McpServers
 from lamella.tools.open_url import Fetcher, FetchLimits, OpenUrl
 from lamella.tools.read_file import ReadFile
+from lamella.turns.heard import HeardTurns
 from lamella.turns.services import RequestHeaders, no_headers
 
 SHIPPED_TOOLS: tuple[Tool, ...] = (ReadFile(),)
@@ -318,14 +321,12 @@ async def open_app(
     headers: RequestHeaders = no_headers,
     clock: Clock | None = None,
     ids: Ids | None = None,
-    doorbell: Doorbell | None = None,
 ) -> AsyncIterator[App]:
     """The app over its data folder: locked, migrated, recovered; closed when the block ends.
 
     A deployment may pass its own models and tools, more layouts, providers of dynamic context (`blocks`; default: the
-    registered ones), headers for provider requests, a clock, and a source of ids; and what
-    wakes other processes (`doorbell`), if several serve the database. Without `tools` it has `shipped_tools`;
-    `more_tools` are added in any case. Raises `ConfigurationError` for a layout name that is taken,
+    registered ones), headers for provider requests, a clock, and a source of ids. Without `tools` it has
+    `shipped_tools`; `more_tools` are added in any case. Raises `ConfigurationError` for a layout name that is taken,
     and for an unusable provider.
     """
     if blocks is None:
@@ -348,8 +349,8 @@ async def open_app(
         own = _Own(settings, tables, blocks, headers, tools, more_tools, mcp, bool(configs))
         managed = _managed(settings, store, served, clock, ids, headers)
         gateway = await _gateway(stack, settings, upstreams, store, served, ledger, clock, ids, managed)
-        replica = await _replica(stack, settings, store, doorbell, ids, clock)
-        app = _wired(own, store, served, ledger, gateway, clock, ids, replica)
+        together = await _together(stack, settings, store, ids, clock)
+        app = _wired(own, store, served, ledger, gateway, clock, ids, together)
         if settings.files or _is_shared(settings):
             await claim_files(app.uploads, store)
         else:  # only this process stores in its data folder
@@ -402,17 +403,30 @@ def _is_shared(settings: Settings) -> bool:
     return True
 
 
-async def _replica(
-    stack: AsyncExitStack, settings: Settings, store: Store, doorbell: Doorbell | None, ids: Ids, clock: Clock
-) -> Replica | None:
-    """This process among several; None if it serves alone."""
-    if not _is_shared(settings) or settings.database_url is None:
-        return None
+@dataclass(frozen=True, slots=True)
+class _Together:
+    """What a process needs that serves a database together with others: itself among them, and their packets."""
+
+    replica: Replica | None = None
+    bus: StreamBus | None = None
+    heard: HeardTurns | None = None
+
+
+async def _together(stack: AsyncExitStack, settings: Settings, store: Store, ids: Ids, clock: Clock) -> _Together:
+    """This process among several; nothing if it serves alone. Raises `ConfigurationError` for an unusable Redis."""
+    if not _is_shared(settings) or settings.database_url is None or settings.redis_url is None:
+        return _Together()
+    if importlib.util.find_spec("redis") is None:
+        raise ConfigurationError(
+            "Redis needs the package redis.", hint="pip install 'lamella[redis]'", param="LAMELLA_REDIS_URL"
+        )
+    opened = importlib.import_module("lamella.turns.redis_bus").opened_bus
+    bus = await stack.enter_async_context(opened(settings.redis_url.get_secret_value(), clock))
     url = database_url(settings.database_url.get_secret_value())
     database = PostgresDatabase.of(url, connections=2)
     stack.push_async_callback(database.close)
     rows = ReplicaRows(database, ids)
-    return Replica(rows, store.database, doorbell or LocalDoorbell(), ids, clock, settings.replica)
+    return _Together(Replica(rows, store.database, bus, ids, clock, settings.replica), bus, bus.heard)
 
 
 def _managed(
@@ -463,7 +477,7 @@ def _wired(
     gateway: GatewayParts,
     clock: Clock,
     ids: Ids,
-    replica: Replica | None,
+    together: _Together,
 ) -> App:
     """The parts of the app, put together. Nothing runs yet."""
     settings, models, embedder = own.settings, served.main, embedder_of(own.settings)
@@ -471,7 +485,7 @@ def _wired(
     uploads = open_files(settings.files or str(settings.data / "files"))
     knowledge = knowledge_of(settings, store, uploads, embedder, served, clock, ids)
     gateway.recorder.index = recall.follow
-    core = _core(own, store, served, ledger, recall, knowledge, clock, ids, replica)
+    core = _core(own, store, served, ledger, recall, knowledge, clock, ids, together)
     registry, once, wake = core.services.registry, IdempotentCreation(store, clock), knowledge.ingestion.wake
     shipped = static_text(STATIC_SECTIONS)
     library = Library(
@@ -517,7 +531,7 @@ def _core(
     knowledge: Knowledge,
     clock: Clock,
     ids: Ids,
-    replica: Replica | None,
+    together: _Together,
 ) -> Core:
     """The engine with the deployment's tools and blocks. The demonstration writes no titles."""
     offered = shipped_tools(store, recall, knowledge, own.settings) if own.tools is None else own.tools
@@ -534,7 +548,9 @@ def _core(
         summary_model=served.second,
         recall=recall,
         contexts=contexts,
-        replica=replica,
+        bus=together.bus,
+        replica=together.replica,
+        heard=together.heard,
     )
 
 

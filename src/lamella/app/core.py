@@ -21,6 +21,7 @@ from lamella.sessions.sessions import Sessions
 from lamella.sessions.summariser import SummaryModelSource
 from lamella.storage import Store
 from lamella.tooling.tool import Registry
+from lamella.turns.heard import HeardTurns
 from lamella.turns.journal import Journal, MemoryBus
 from lamella.turns.services import RequestHeaders, Services, StoredAgentAndProject, no_headers
 from lamella.turns.turn import TurnEngine
@@ -47,6 +48,7 @@ def build_core(
     bus: StreamBus | None = None,
     contexts: DynamicContexts | None = None,
     replica: Replica | None = None,
+    heard: HeardTurns | None = None,
 ) -> Core:
     """Wire the turn engine and the follow-up of turns. Without `bus` an in-process bus is used; without `contexts` the
     server adds no dynamic context; without `replica` no other process serves this store.
@@ -55,7 +57,7 @@ def build_core(
     journal = Journal(services.store, bus, services.clock)
     engine = TurnEngine(services, models, journal, bus, settings, layouts)
     sessions = Sessions(engine.loader, services, jobs, settings, summary_model, recall)
-    return Core(Chat(engine, services, journal, bus, sessions, settings, contexts, replica), services, sessions)
+    return Core(Chat(engine, services, journal, bus, sessions, settings, contexts, replica, heard), services, sessions)
 
 
 def build_services(

@@ -14,8 +14,9 @@ import structlog
 
 from lamella.chat.command_runner import CommandRunner
 from lamella.chat.dynamic_context import DynamicContexts
+from lamella.chat.following import Followers
 from lamella.chat.mailbox import Mailboxes
-from lamella.chat.packets import Queued, command_answer, ends, expired_packets, missing_end, one_batch
+from lamella.chat.packets import Queued, command_answer, one_batch
 from lamella.chat.queue import Queue
 from lamella.chat.queue_worker import QueueWorker
 from lamella.chat.replica import Replica
@@ -38,6 +39,7 @@ from lamella.core.replicas import Inherited, Signal, SignalKind
 from lamella.core.settings import EngineSettings
 from lamella.sessions.sessions import Sessions
 from lamella.tooling.tool import Verdict
+from lamella.turns.heard import HeardTurns
 from lamella.turns.journal import Journal
 from lamella.turns.recovery import recover
 from lamella.turns.services import Services
@@ -50,12 +52,6 @@ READ_SECONDS = 1.0
 
 RECOVER_PAUSE = 1.0
 """Seconds before a turn of a dead process is recovered again after the store failed."""
-
-FOLLOW_SECONDS = 0.25
-"""How often the journal of a turn is read that another process runs."""
-
-END_SECONDS = 1.0
-"""The longest wait for the last packets of a turn that has ended."""
 
 CLOSE_SECONDS = 2.0
 """The most that a closing process waits for its turns to be saved."""
@@ -74,13 +70,16 @@ class Chat:
         settings: EngineSettings,
         contexts: DynamicContexts | None = None,
         replica: Replica | None = None,
+        heard: HeardTurns | None = None,
     ) -> None:
         self._engine = engine
         self._replica = replica
         self._sessions = sessions
         self._services = services
         self._journal = journal
-        self._bus = bus
+        if replica is not None and heard is None:
+            heard = HeardTurns()  # nothing is heard: followers read the journal
+        self._followers = Followers(bus, services.store, services.clock, heard)
         self._mailboxes = Mailboxes(services.store, replica)
         self._turns = Turns(engine, sessions, journal, self._mailboxes)
         reach = CommandContext(
@@ -346,69 +345,4 @@ class Chat:
 
     async def follow(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
         """As `stream`, but raises at once if the turn can't be read."""
-        if not self._bus.is_live(turn_id):
-            if self._replica is not None and await self._may_go_on(caller, turn_id):
-                return self._elsewhere(caller, turn_id, after)
-            return await self._stored(caller, turn_id, after)
-        live = self._bus.follow(turn_id, after)  # before the store is asked: the turn may end meanwhile
-        if await self._services.store.turns.is_closed(caller, turn_id):
-            return self._followed_later(caller, turn_id, after, live)
-        return live if self._replica is None else self._to_its_end(caller, turn_id, after, live)
-
-    async def _runs(self, caller: Caller, turn_id: str) -> bool:
-        return (await self._services.store.turns.turn(caller, turn_id)).status is TurnStatus.RUNNING
-
-    async def _may_go_on(self, caller: Caller, turn_id: str) -> bool:
-        """Whether another process may still store packets of a turn: it runs, or has only just ended."""
-        turn = await self._services.store.turns.turn(caller, turn_id)
-        if turn.finished_at is None:
-            return turn.status is TurnStatus.RUNNING
-        return (self._services.clock.now() - turn.finished_at).total_seconds() < END_SECONDS
-
-    async def _to_its_end(
-        self, caller: Caller, turn_id: str, after: int, live: AsyncIterator[Batch]
-    ) -> AsyncIterator[Batch]:
-        """The packets of a turn that runs here, to its end also if another process takes it over."""
-        ended = False
-        async for batch in live:
-            yield batch
-            after, ended = batch[-1][0], ends(batch[-1][1])
-        if not ended:
-            async for batch in self._elsewhere(caller, turn_id, after):
-                yield batch
-
-    async def _elsewhere(self, caller: Caller, turn_id: str, after: int) -> AsyncIterator[Batch]:
-        """The packets of a turn that another process runs, as they are stored, to its end."""
-        waited = 0.0
-        while await self._runs(caller, turn_id) or waited < END_SECONDS:
-            found = [one for one in await self._services.store.turns.journal(caller, turn_id, after) if one[0] > after]
-            if found:
-                yield found
-                after, waited = found[-1][0], 0.0
-                if ends(found[-1][1]):
-                    return
-            await self._services.clock.sleep(FOLLOW_SECONDS)
-            waited += FOLLOW_SECONDS
-        async for batch in await self._stored(caller, turn_id, after):
-            yield batch
-
-    async def _followed_later(
-        self, caller: Caller, turn_id: str, after: int, live: AsyncIterator[Batch]
-    ) -> AsyncIterator[Batch]:
-        """What is stored of a turn once it has ended, whose packets may not be read as they come."""
-        async for _ in live:
-            pass
-        async for batch in await self._stored(caller, turn_id, after):
-            yield batch
-
-    async def _stored(self, caller: Caller, turn_id: str, after: int) -> AsyncIterator[Batch]:
-        turn = await self._services.store.turns.turn(caller, turn_id)
-        stored = await self._services.store.turns.journal(caller, turn_id, 0)
-        if not stored:  # they may have expired since the turn was read
-            turn = await self._services.store.turns.turn(caller, turn_id)
-        if turn.expired is not None and not stored:
-            return one_batch(expired_packets(turn, turn.expired, after))
-        waiting = [packet for packet in stored if packet[0] > after]
-        if turn.finished_at is not None and not (stored and ends(stored[-1][1])):
-            waiting.append(missing_end(turn, max(after, stored[-1][0] if stored else 0) + 1))
-        return one_batch(waiting)
+        return await self._followers.follow(caller, turn_id, after)

@@ -29,14 +29,14 @@ from lamella.storage.unfit_rows import unfit_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Deployment:
     """Where a database is: in a folder, or on a server."""
 
     url: URL
     folder: Path | None
 
     @classmethod
-    def of(cls, given: str) -> Place:
+    def of(cls, given: str) -> Deployment:
         """That of a URL or of a folder's path; raises `ConfigurationError`."""
         if (url := postgres_url(given)) is not None:
             return cls(url, None)
@@ -100,11 +100,11 @@ def migrate_command(
     compared. 1: it failed, and can be continued. 2: a place can't be used.
     """
     settings = read_settings(data=data)
-    place = Place.of(source) if source is not None else _place_of(settings)
+    place = Deployment.of(source) if source is not None else _place_of(settings)
     if to is None:
         _upgrade(place)
         return
-    target = Place.of(to)
+    target = Deployment.of(to)
     moving = _moving(settings, None if source is None else place, target, files)
     if target.url == place.url:
         raise ConfigurationError("Source and target are the same.", hint="Name the source with --from.")
@@ -119,9 +119,9 @@ def migrate_command(
             _copy(place, target, moving)
 
 
-def _place_of(settings: Settings) -> Place:
+def _place_of(settings: Settings) -> Deployment:
     given = settings.database_url
-    return Place.of(given.get_secret_value() if given is not None else str(settings.data))
+    return Deployment.of(given.get_secret_value() if given is not None else str(settings.data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Moving:
     target: str
 
 
-def _moving(settings: Settings, source: Place | None, target: Place, files: str | None) -> Moving | None:
+def _moving(settings: Settings, source: Deployment | None, target: Deployment, files: str | None) -> Moving | None:
     """How uploads are copied; None if they stay where they are."""
     own = settings.files or str(settings.data / "files")
     there = own if source is None or source.folder is None else str(source.folder / "files")
@@ -140,18 +140,18 @@ def _moving(settings: Settings, source: Place | None, target: Place, files: str 
     return None if goal is None or goal == there else Moving(there, goal)
 
 
-def _upgrade(place: Place) -> None:
+def _upgrade(place: Deployment) -> None:
     asyncio.run(migrate(place.url))
     typer.echo(f"{place.shown}: revision {HEAD}")
 
 
-def _check_folder(target: Place) -> None:
+def _check_folder(target: Deployment) -> None:
     """Raises `ConfigurationError` for a folder that holds other things than data of a server."""
     if target.folder is not None and target.folder.is_file():
         raise ConfigurationError(f"{target.folder} is a file.", hint="Name a folder.")
 
 
-def _preview(place: Place, target: Place, moving: Moving | None) -> None:
+def _preview(place: Deployment, target: Deployment, moving: Moving | None) -> None:
     """Say what would be copied. Raises what copying would raise before its first row."""
     with plain_errors(), _opened(place.reading()) as reading, reading.connect() as source:
         check_source(source)
@@ -169,7 +169,7 @@ def _preview(place: Place, target: Place, moving: Moving | None) -> None:
         typer.echo(f"{total:,} rows would be copied from {place.shown} to {target.shown}.")
 
 
-def _check_target(target: Place, source_id: str) -> None:
+def _check_target(target: Deployment, source_id: str) -> None:
     if target.folder is not None and not database_path(target.folder).exists():
         return
     with _opened(target.reading()) as engine, engine.connect() as connection:
@@ -177,7 +177,7 @@ def _check_target(target: Place, source_id: str) -> None:
         state_of(connection, source_id)
 
 
-def _check_rows(place: Place, target: Place, source: Connection) -> None:
+def _check_rows(place: Deployment, target: Deployment, source: Connection) -> None:
     """Raises `StoreFailed` for rows that PostgreSQL can't hold, after naming them."""
     if place.folder is None or target.folder is not None:
         return
@@ -199,7 +199,7 @@ def _opened(engine: Engine) -> Iterator[Engine]:
         engine.dispose()
 
 
-def _copy(place: Place, target: Place, moving: Moving | None) -> None:
+def _copy(place: Deployment, target: Deployment, moving: Moving | None) -> None:
     with plain_errors(), ExitStack() as stack:
         writing = stack.enter_context(_opened(target.writing()))
         source = stack.enter_context(stack.enter_context(_opened(place.reading())).connect())
@@ -241,7 +241,7 @@ async def _copy_files(moving: Moving, ids: frozenset[str], database: str) -> Non
     typer.echo(f"{len(ids) - len(missing):,} uploads copied and compared, {total:,} bytes")
 
 
-def _check_server(target: Place, engine: Engine) -> None:
+def _check_server(target: Deployment, engine: Engine) -> None:
     if target.folder is None:
         with engine.connect() as connection:
             check_server(connection)

@@ -387,6 +387,20 @@ class TurnRows(Rows):
         insert_missing(connection, journal, [values(journal, entry) for entry in entries if entry.turn_id in owners])
 
     @reads
+    def progress(self, connection: Connection, turn_ids: Sequence[str]) -> Mapping[str, tuple[int, bool]]:
+        """How far turns came, by their ids: the last number of their stored packets, and whether they run. Deleted ones
+        are not in it. For any owner: nothing of what they say is given.
+        """
+        last = func.coalesce(func.max(journal.c.last), 0)
+        query = (
+            select(turns.c.id, turns.c.status == TurnStatus.RUNNING, last)
+            .outerjoin(journal, journal.c.turn_id == turns.c.id)
+            .where(turns.c.id.in_(turn_ids))
+            .group_by(turns.c.id, turns.c.status)
+        )
+        return {id: (stored, bool(runs)) for id, runs, stored in connection.execute(query).all()}
+
+    @reads
     def is_closed(self, connection: Connection, caller: Caller, turn_id: str) -> bool:
         """Whether a turn was made from what its reader may not read in full any more; raises `NotFound`."""
         find_turn(connection, caller, turn_id)

@@ -1,0 +1,125 @@
+"""Packets of turns that other processes run, as they are heard here: one buffer per turn for all its followers.
+
+What is heard may have gaps: a packet was too large, the other process could not send for a while, or Redis lost its
+memory. The journal has every packet, a quarter of a second later at most. So a buffer holds one run of numbers without
+a gap, and a follower that stands before this run reads the journal up to it:
+
+    journal 1 … 40      heard 45 46 47      a follower at 38: journal 39 40, waits for 41 … 44 in the journal, 45 46 47
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from lamella.core.ports import Batch
+
+HEARD_BYTES = 256 * 1024
+"""Of a turn. A follower that is further behind reads the journal."""
+
+
+@dataclass(slots=True)
+class HeardTurn:
+    """What is known of a turn of another process.
+
+    `position` is the last number that was heard, or from which listening began. `stored` is the last number that the
+    journal is known to have. `ended_at` is when the turn was found to have ended, on the process's monotonic clock.
+    `waits`: a follower waits for the journal. `silent` counts looks at the database since the turn was heard.
+    """
+
+    position: int = 0
+    packets: list[tuple[int, bytes]] = field(default_factory=list)
+    size: int = 0
+    stored: int = 0
+    ended_at: float | None = None
+    waits: bool = False
+    silent: int = 0
+    followers: set[asyncio.Event] = field(default_factory=set)
+
+    def hear(self, packets: Batch) -> None:
+        """Packets came, in order and without a gap among them. Known ones are skipped."""
+        fresh = [packet for packet in packets if packet[0] > self.position]
+        if not fresh:
+            return
+        if fresh[0][0] != self.position + 1:
+            self.packets, self.size = [], 0
+        self.packets += fresh
+        self.size += sum(len(data) for _, data in fresh)
+        self.position, self.silent = fresh[-1][0], 0
+        if self.size > HEARD_BYTES:
+            self._shorten()
+        self.wake()
+
+    def after(self, number: int) -> Batch:
+        """The packets after this number that can be given now: none if there is a gap before them."""
+        if not self.packets:
+            return ()
+        first = self.packets[0][0]
+        return self.packets[number + 1 - first :] if first <= number + 1 else ()
+
+    def misses(self, number: int) -> bool:
+        """Whether there is a gap after this number."""
+        return bool(self.packets) and self.packets[0][0] > number + 1
+
+    def is_due(self, looks: int) -> bool:
+        """Whether it is to be looked for in the database now: someone waits for that, or it was silent for so long."""
+        self.silent += 1
+        return self.waits or self.ended_at is not None or self.silent >= looks
+
+    def looked(self, stored: int, runs: bool, now: float) -> None:
+        """It was looked how far the journal is, and whether the turn still runs."""
+        self.stored, self.silent, waited, self.waits = stored, 0, self.waits, False
+        if not runs and self.ended_at is None:
+            self.ended_at = now
+        if waited or self.ended_at is not None or stored > self.position:
+            self.wake()
+
+    def wake(self) -> None:
+        """Something is new for the followers."""
+        for follower in self.followers:
+            follower.set()
+
+    def _shorten(self) -> None:
+        """Forget the older half, so that this happens rarely."""
+        gone = 0
+        while self.size > HEARD_BYTES // 2 and gone < len(self.packets):
+            self.size -= len(self.packets[gone][1])
+            gone += 1
+        del self.packets[:gone]
+
+
+class HeardTurns:
+    """The turns of other processes that are followed here."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, HeardTurn] = {}
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a turn came to those that are followed."""
+
+    @contextmanager
+    def listening(self, turn_id: str, after: int) -> Iterator[tuple[HeardTurn, asyncio.Event]]:
+        """Listen to a turn, from number `after` if nobody did so yet; the event is set when something is new."""
+        turn, news = self._turns.get(turn_id), asyncio.Event()
+        if turn is None:
+            turn = self._turns[turn_id] = HeardTurn(after)
+            self.on_change()
+        turn.followers.add(news)
+        try:
+            yield turn, news
+        finally:
+            turn.followers.discard(news)
+            if not turn.followers:
+                self._turns.pop(turn_id, None)
+
+    @property
+    def turns(self) -> Mapping[str, HeardTurn]:
+        """By their ids."""
+        return self._turns
+
+    def hear(self, turn_id: str, packets: Batch) -> None:
+        """Packets of a turn came from another process."""
+        turn = self._turns.get(turn_id)
+        if turn is not None:
+            turn.hear(packets)
