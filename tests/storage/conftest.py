@@ -113,7 +113,7 @@ class PostgresBacking:
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
-        engine = postgres_engine(database_url(self.url), writes=True)
+        engine = postgres_engine(database_url(self.url))
         with engine.begin() as connection:
             yield connection
         engine.dispose()

@@ -381,8 +381,10 @@ async def _opened_store(stack: AsyncExitStack, settings: Settings, clock: Clock,
     """The store over the locked folder, and the source of ids: `ids`, or one that continues after the stored ones."""
     own, given = RandomIds(clock), settings.database_url
     database = given.get_secret_value() if given is not None else database_path(settings.data)
-    await stack.enter_async_context(held_database(database, shared=_is_shared(settings)))
+    held = await stack.enter_async_context(held_database(database, shared=_is_shared(settings)))
     store = await stack.enter_async_context(await open_store(database, ids or own))
+    if held is not None:
+        held.lost = store.database.refuse
     own.follow(*await store.turns.newest_ids())
     if not _is_shared(settings):  # no other process has this database: who held these jobs has ended
         await store.jobs.release(clock.now())
@@ -423,7 +425,8 @@ async def _together(stack: AsyncExitStack, settings: Settings, store: Store, ids
     opened = importlib.import_module("lamella.turns.redis_bus").opened_bus
     bus = await stack.enter_async_context(opened(settings.redis_url.get_secret_value(), clock))
     url = database_url(settings.database_url.get_secret_value())
-    database = PostgresDatabase.of(url, connections=2)
+    # A beat that waited for its server would say nothing of now.
+    database = PostgresDatabase.of(url, connections=2, patience=0.0)
     stack.push_async_callback(database.close)
     rows = ReplicaRows(database, ids)
     return _Together(Replica(rows, store.database, bus, ids, clock, settings.replica), bus, bus.heard)

@@ -23,6 +23,9 @@ from lamella.core.ids import Ids
 from lamella.storage.failures import plain_errors
 from lamella.storage.tables import processes
 
+LATER = "later"
+"""The option of a statement whose outcome nobody reads: on PostgreSQL it is sent with the next one."""
+
 ParamsT = ParamSpec("ParamsT")
 ResultT = TypeVar("ResultT")
 OwnerT = TypeVar("OwnerT", bound="Transactions")
@@ -86,15 +89,15 @@ class Database:
     async def read(self, work: Callable[[Connection], ResultT]) -> ResultT:
         """What `work` gives in a transaction that sees one state of the database and changes nothing."""
         self._check_open()
-        return await in_thread(self._readers, self._reading, work)
+        return await self._read_with(work)
 
     async def write(self, work: Callable[[Connection], ResultT]) -> ResultT:
         """What `work` gives in a transaction that is kept when it ends well and undone when it raises."""
         self._check_open()
         if (fence := FENCE.get()) is None:
-            return await in_thread(self._writers, self._writing, work)
+            return await self._write_with(work)
         try:
-            return await in_thread(self._writers, self._writing, partial(_fenced, fence.process_id, work))
+            return await self._write_with(partial(_fenced, fence.process_id, work))
         except LeaseLost:
             if not await self.read(partial(_lives, fence.process_id)):
                 fence.lost.set()
@@ -117,6 +120,12 @@ class Database:
         await in_thread(self._readers, self._read.dispose)
         self._writers.shutdown(wait=False)
         self._readers.shutdown(wait=False)
+
+    async def _read_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
+        return await in_thread(self._readers, self._reading, work)
+
+    async def _write_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
+        return await in_thread(self._writers, self._writing, work)
 
     def _reading(self, work: Callable[[Connection], ResultT]) -> ResultT:
         self._check_open()

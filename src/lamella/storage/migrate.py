@@ -33,7 +33,7 @@ from sqlalchemy import (
 from lamella.core.access import LOCAL_USER
 from lamella.core.errors import ConfigurationError
 from lamella.storage.failures import plain_errors
-from lamella.storage.postgresql import check_server, postgres_engine, postgres_url
+from lamella.storage.postgresql import COMMITTED, check_server, postgres_engine, postgres_url
 from lamella.storage.sqlite import WORDS, check_references, sqlite_engine, sqlite_url
 from lamella.storage.tables import deployment, metadata, users
 
@@ -144,7 +144,7 @@ _LOCK = 7_310_584_021_446_518_273
 
 def _migrate(url: URL) -> None:
     if url.get_backend_name() == "postgresql":
-        engine = postgres_engine(url, writes=True)
+        engine = postgres_engine(url, COMMITTED)
     else:
         engine = sqlite_engine(url, writes=True, foreign_keys=False)
     try:

