@@ -20,6 +20,7 @@ class Proxy:
         self._refuses = False
         self._when: Callable[[bytes], bool] | None = None
         self._forwards = False
+        self._then_refuses = False
         self._half = False
         self._dangling: set[asyncio.StreamWriter] = set()
         self.port = 0
@@ -29,11 +30,13 @@ class Proxy:
         """How often clients sent something."""
         self.cuts = 0
         """How often `cut_at` and `cut_at_number` came true."""
-        self.was_cut = threading.Event()
 
-    def cut_at(self, pattern: bytes, *, forward: bool) -> None:
-        """Cut the next connection whose client sends `pattern`: after the server got it, with `forward`, or before."""
-        self._when, self._forwards = lambda data: pattern in data, forward
+    def cut_at(self, pattern: bytes, *, forward: bool, then_refuse: bool = False) -> None:
+        """Cut the next connection whose client sends `pattern`: after the server got it, with `forward`, or before.
+
+        With `then_refuse`, as `refuse` from then on.
+        """
+        self._when, self._forwards, self._then_refuses = lambda data: pattern in data, forward, then_refuse
 
     def cut_at_number(self, number: int, *, forward: bool) -> None:
         """As `cut_at`, at what is sent as the `number`th from now on, 0 being the next."""
@@ -60,7 +63,8 @@ class Proxy:
 
     def _in_loop(self, do: Callable[[], None]) -> None:
         done = threading.Event()
-        self._loop.call_soon_threadsafe(lambda: (do(), done.set()))
+        self._loop.call_soon_threadsafe(do)
+        self._loop.call_soon_threadsafe(done.set)
         done.wait(5)
 
     def _cut(self) -> None:
@@ -88,6 +92,10 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.CancelledError):
+            await self._connect(reader, writer)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refuses:
             writer.transport.abort()
             return
@@ -98,11 +106,11 @@ class Proxy:
             return
         ends = {writer, far_writer}
         self._writers |= ends
-        turn = _Turn(self)
+        turn, muted = _Turn(self), asyncio.Event()
         try:
             await asyncio.gather(
-                self._forward(reader, far_writer, turn.asks, ends, by_client=True),
-                self._forward(far_reader, writer, turn.answers, ends, by_client=False),
+                self._forward(reader, far_writer, turn.asks, ends, muted, by_client=True),
+                self._forward(far_reader, writer, turn.answers, ends, muted, by_client=False),
             )
         finally:
             self._writers -= {writer, far_writer}
@@ -115,21 +123,26 @@ class Proxy:
         writer: asyncio.StreamWriter,
         seen: Callable[[], None],
         ends: set[asyncio.StreamWriter],
+        muted: asyncio.Event,
         *,
         by_client: bool,
     ) -> None:
         with suppress(OSError, asyncio.CancelledError):
             while data := await reader.read(65_536):
+                if muted.is_set():
+                    continue
                 seen()
                 self.sent += by_client
                 if by_client and self._when is not None and self._when(data):
                     self._when = None
                     self.cuts += 1
                     if self._forwards:
+                        muted.set()
                         writer.write(data)
                         await writer.drain()
-                        await asyncio.sleep(0.05)  # the server has it by then
-                    self.was_cut.set()
+                        await asyncio.sleep(0.05)  # the server has done it by then
+                    self._refuses = self._refuses or self._then_refuses
+                    self._then_refuses = False
                     if self._half:
                         self._half = False
                         self._dangling.add(writer)

@@ -203,11 +203,10 @@ async def test_a_verb_whose_end_is_unknown_waits_longer_and_then_knows(
 ) -> None:
     async with _reached(proxy, postgres, patience=0.2) as (store, backing):
         await store.conversations.create_conversation(ANN, conversation())
-        proxy.cut_at(b"COMMIT", forward=forward)
+        proxy.cut_at(b"COMMIT", forward=forward, then_refuse=True)
         beginning = asyncio.create_task(store.turns.begin_turn(ANN, new_turn(), minutes(0)))
-        await asyncio.to_thread(proxy.was_cut.wait, 5)
-        proxy.refuse()
         await asyncio.sleep(1.0)
+        assert proxy.cuts == 1
         assert not beginning.done()
         proxy.accept()
         assert (await beginning).id == "turn_1"

@@ -383,7 +383,7 @@ async def _opened_store(stack: AsyncExitStack, settings: Settings, clock: Clock,
     database = given.get_secret_value() if given is not None else database_path(settings.data)
     held = await stack.enter_async_context(held_database(database, shared=_is_shared(settings)))
     store = await stack.enter_async_context(await open_store(database, ids or own))
-    if held is not None:
+    if held is not None and isinstance(store.database, PostgresDatabase):
         held.lost = store.database.refuse
     own.follow(*await store.turns.newest_ids())
     if not _is_shared(settings):  # no other process has this database: who held these jobs has ended
