@@ -26,7 +26,7 @@ from lamella.storage.failures import plain_errors
 from lamella.storage.folder import FolderLock
 from lamella.storage.migrate import database_url
 from lamella.storage.migrate import migrate as upgrade
-from lamella.storage.postgresql import postgres_engine
+from lamella.storage.postgresql import ONE_STATE, postgres_engine
 from postgres import PostgresServer
 
 from .carrying import assert_carried, carrier
@@ -97,7 +97,7 @@ def look(folder: Path, url: str | None = None, *, files: str | None = None, repl
 
 def schema(url: str) -> list[tuple[object, ...]]:
     """Constraints and indexes of a PostgreSQL database."""
-    engine = postgres_engine(database_url(url), writes=False)
+    engine = postgres_engine(database_url(url), ONE_STATE)
     with engine.connect() as connection:
         constraints = connection.execute(
             text(
@@ -329,7 +329,7 @@ def test_one_postgresql_goes_to_another(folder: Path, tmp_path: Path, postgres: 
 
 def numbers_of(url: str) -> list[int]:
     """The newest number that each sequence gave."""
-    engine = postgres_engine(database_url(url), writes=False)
+    engine = postgres_engine(database_url(url), ONE_STATE)
     with engine.connect() as connection:
         found = connection.execute(text("SELECT coalesce(last_value, 0) FROM pg_sequences ORDER BY sequencename"))
         numbers = [int(number) for (number,) in found]

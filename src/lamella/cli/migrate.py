@@ -23,7 +23,7 @@ from lamella.storage.file_store import claim, copy_file, open_files
 from lamella.storage.files import known_files
 from lamella.storage.folder import FolderLock
 from lamella.storage.migrate import HEAD, database_url, migrate
-from lamella.storage.postgresql import check_server, held_database, postgres_engine, postgres_url
+from lamella.storage.postgresql import COMMITTED, ONE_STATE, check_server, held_database, postgres_engine, postgres_url
 from lamella.storage.sqlite import sqlite_engine, untouched_engine
 from lamella.storage.unfit_rows import unfit_rows
 
@@ -66,13 +66,13 @@ class Deployment:
 
     def reading(self) -> Engine:
         """An engine that changes nothing."""
-        return postgres_engine(self.url, writes=False) if self.folder is None else untouched_engine(self.url)
+        return postgres_engine(self.url, ONE_STATE) if self.folder is None else untouched_engine(self.url)
 
     def writing(self) -> Engine:
         """An engine for one writer, who looks at foreign keys in the end."""
         if self.folder is not None:
             return sqlite_engine(self.url, writes=True, foreign_keys=False)
-        return postgres_engine(self.url, writes=True).execution_options(isolation_level="READ COMMITTED")
+        return postgres_engine(self.url, COMMITTED)
 
 
 @cli.command("migrate")

@@ -38,6 +38,11 @@ class PipelinedCursor(Cursor[Any]):
         connection.sent()
         return self
 
+    def copy(self, *args: Any, **given: Any) -> Any:
+        """As psycopg's."""
+        self.connection.flush()  # type: ignore[attr-defined]
+        return super().copy(*args, **given)
+
     def executemany(self, query: Any, params_seq: Iterable[Params], *, returning: bool = False) -> None:
         """As psycopg's."""
         connection = self.connection
@@ -72,6 +77,13 @@ class PipelinedConnection(Connection[Any]):
         self._waiting = [(statement, None)]
         self._asks_id, self.transaction_id = writes, None
 
+    def flush(self) -> None:
+        """Send what waits, and take its answers."""
+        if self.waits:
+            with self.pipeline():
+                self.send()
+            self.sent()
+
     def later(self, query: Any, params: Sequence[Params] | None) -> None:
         """Run a statement, once for each of `params`, with the next one or at the end; nobody reads what it gives."""
         self._waiting.append((query, params))
@@ -103,7 +115,7 @@ class PipelinedConnection(Connection[Any]):
         if self._has_only_begun():
             return
         if self._asks_id:
-            self._flush()
+            self.flush()
         if self.waits:
             with self.pipeline():
                 self.send()
@@ -135,11 +147,6 @@ class PipelinedConnection(Connection[Any]):
         self._waiting.clear()
         self._asks_id = False
         return True
-
-    def _flush(self) -> None:
-        with self.pipeline():
-            self.send()
-        self.sent()
 
     def _take_answer(self) -> None:
         """Read the answer to the last `ROLLBACK`."""

@@ -136,7 +136,12 @@ def _driver(connection: Connection) -> Any:
 
 
 def _kept_for_later(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-    """SQLAlchemy's hook: a statement whose outcome nobody reads is sent with the next one."""
+    """SQLAlchemy's hook: a statement whose outcome nobody reads is sent with the next one.
+
+    A cursor of the server, which has a name, needs a transaction that has begun there.
+    """
+    if hasattr(cursor, "name"):
+        cursor.connection.flush()
     if not context.execution_options.get(LATER):
         return False
     cursor.connection.later(statement, (parameters,))
