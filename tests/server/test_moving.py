@@ -119,6 +119,10 @@ def schema(url: str) -> list[tuple[object, ...]]:
 def test_everything_is_the_same_on_postgresql_and_in_a_folder_again(
     filled: tuple[Path, Seen], folder: Path, tmp_path: Path, postgres: PostgresServer
 ) -> None:
+    with closing(sqlite3.connect(folder / "lamella.db")) as connection, connection:
+        # SQLite keeps a text in a column of bytes, if another program wrote it there.
+        plain = "typeof(markers) = 'blob' AND substr(markers, 1, 1) != x'01'"
+        assert connection.execute(f"UPDATE requests SET markers = CAST(markers AS TEXT) WHERE {plain}").rowcount
     url, before = empty_database(postgres, "moved_1"), bytes_of(folder)
     said = migrate("--data", folder, "--to", url)
     assert "counts and checksums are the same" in said

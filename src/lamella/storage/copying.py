@@ -30,6 +30,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    cast,
     delete,
     insert,
     inspect,
@@ -41,7 +42,7 @@ from sqlalchemy.exc import DataError, OperationalError
 from sqlalchemy.schema import AddConstraint, DropConstraint
 
 from lamella.core.errors import ConfigurationError, StoreFailed
-from lamella.storage.columns import POSTGRESQL, ColumnType, PlainText
+from lamella.storage.columns import POSTGRESQL, ColumnType, PackedBytes, PlainText
 from lamella.storage.failures import failure
 from lamella.storage.migrate import HEAD, UNFINISHED, VERSION, is_index, schema_statements
 from lamella.storage.sqlite import WORDS, check_references
@@ -90,6 +91,8 @@ class TableSum:
 
 def _plain_type(column: Column[Any]) -> Any:
     """The type of a column without what turns its values into Python's."""
+    if isinstance(column.type, PackedBytes):
+        return LargeBinary()
     if isinstance(column.type, ColumnType | PlainText):
         return Text()
     for kind in (Boolean, BigInteger, Integer, Float, LargeBinary):
@@ -129,7 +132,8 @@ def read_rows(connection: Connection, table: Table, after: Sequence[object] | No
     if _of_words(table):
         query = _READ_WORDS[connection.dialect.name].format(table.name)
         return _streamed(connection.exec_driver_sql(query, (after[0] if after else 0,), streamed))
-    found = select(*columns).order_by(*keys)
+    # SQLite may keep a text in a column of bytes.
+    found = select(*(cast(c, LargeBinary) if isinstance(c.type, LargeBinary) else c for c in columns)).order_by(*keys)
     if after is not None:
         found = found.where(tuple_(*keys) > tuple_(*after))
     return _streamed(connection.execute(found, execution_options=streamed))
