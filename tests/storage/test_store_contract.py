@@ -339,9 +339,9 @@ async def test_a_killed_process_leaves_its_turn_and_journal(migrated: Path, tmp_
     await child.communicate()
     async with await backing.open() as store:
         assert await store.turns.unfinished_turns() == (UnfinishedTurn(ANN, "turn_1", "conv_1", ("run_turn_1",)),)
-        assert await store.turns.progress(("turn_1", "turn_none")) == {"turn_1": (0, True)}
+        assert await store.turns.progress(("turn_1", "turn_none")) == {"turn_1": (3, True)}
         assert await store.turns.journal(ANN, "turn_1", 0) == tuple((n, packet(n)) for n in (1, 2, 3))
         assert [turn.user.text for turn in await store.turns.path(ANN, "conv_1")] == ["Hello?"]
         await store.turns.finish_turn(ANN, turn_end())
         assert await store.turns.unfinished_turns() == ()
-        assert await store.turns.progress(("turn_1",)) == {"turn_1": (0, False)}
+        assert await store.turns.progress(("turn_1",)) == {"turn_1": (3, False)}
