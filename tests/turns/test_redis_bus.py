@@ -223,6 +223,17 @@ async def test_a_paused_server_delays_nothing_here_and_goes_on(valkey: Valkey) -
         await until(lambda: here.bus.outage.problem is None)
 
 
+async def test_a_process_ends_at_whatever_moment_it_is_told(valkey: Valkey) -> None:
+    async with asyncio.timeout(60):
+        for steps in range(120):
+            async with processes(valkey) as (here, there):
+                here.bus.open("turn_1")
+                say(here, "turn_1", range(1, 3))
+                there.bus.ring("proc_1")
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+
+
 async def test_what_waits_for_a_server_that_is_away_is_bounded(valkey: Valkey) -> None:
     async with processes(valkey) as (here, there):
         valkey.kill()

@@ -284,8 +284,12 @@ class RedisBus(MemoryBus):
             await self._clock.sleep(READ_PAUSE + READ_PAUSE_A_TURN * len(turns))
 
     async def _often(self, connection: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Do it again and again, and wait while the server is away."""
-        while True:
+        """Do it again and again, and wait while the server is away.
+
+        The client library can swallow a cancellation (`asyncio.wait_for` before Python 3.12), so the task is asked.
+        """
+        task = asyncio.current_task()
+        while task is None or not task.cancelling():
             try:
                 await work()
                 self.outage.works(connection)
