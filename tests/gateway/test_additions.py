@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from lamella.core.json import decode_mended, decode_object, elements, encode, members, with_field
 from lamella.core.prompt import Marker, Ttl
-from lamella.gateway.additions import with_markers, with_usage
+from lamella.gateway.additions import with_markers, with_usage, without_own_seals
+from lamella.gateway.canonical import OWN_SEAL, wrapped_seal
 from lamella.gateway.dialects import Dialect, read
 from lamella.gateway.relay import with_model
 from lamella.server.testing import served
@@ -205,3 +207,25 @@ async def test_a_text_that_can_not_be_read_keeps_nobody_from_a_key_of_the_cache(
         headers = {"authorization": f"Bearer {await client.set_up()}"}
         assert (await client.http.post(f"/v1/{path}", content=body, headers=headers)).status_code == 200
     assert upstream.got[0].body.startswith(body[:-1] + b',"prompt_cache_key":"')
+
+
+SEALED: Any = {"type": "thinking", "thinking": "Hm", "signature": OWN_SEAL}
+GENUINE: Any = {"type": "thinking", "thinking": "Hm", "signature": "EqQB"}
+CARRIED: Any = {"type": "redacted_thinking", "data": wrapped_seal("rs_1", "enc")}
+QUOTED: Any = {"type": "text", "text": f'A seal: "{OWN_SEAL}", and "signature"'}
+ITEM: Any = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": OWN_SEAL}
+
+
+def test_thinking_under_a_seal_of_ours_is_taken_out_and_nothing_else() -> None:
+    def messages(*answers: list[Any]) -> bytes:
+        said = [{"role": "user", "content": QUOTED["text"]}, *({"role": "assistant", "content": a} for a in answers)]
+        return encode({"model": "m", "n": 1.50, "messages": said, "signature": OWN_SEAL})
+
+    body = messages([GENUINE, SEALED, QUOTED, CARRIED], [SEALED], [QUOTED])
+    assert without_own_seals(Dialect.MESSAGES, body) == messages([GENUINE, QUOTED], [QUOTED])
+    for same in (messages([GENUINE], [QUOTED], []), b'{"messages": "x", "a": "lamella."}', b'{ "model" : "m" }'):
+        assert without_own_seals(Dialect.MESSAGES, same) == same
+    items = encode({"input": [ITEM, {**ITEM, "encrypted_content": "enc"}, QUOTED]})
+    assert without_own_seals(Dialect.RESPONSES, items) == encode(
+        {"input": [{**ITEM, "encrypted_content": "enc"}, QUOTED]}
+    )

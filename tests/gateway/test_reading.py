@@ -10,7 +10,7 @@ import pytest
 from lamella.core.errors import InvalidRequest
 from lamella.core.messages import Image, Reasoning, Text, ToolCall, ToolResult
 from lamella.core.prompt import PromptMessage, ToolSpec, Ttl
-from lamella.gateway.canonical import INSTRUCTIONS, ClientRequest, ToolForm, wrapped_seal
+from lamella.gateway.canonical import INSTRUCTIONS, OWN_SEAL, ClientRequest, ToolForm, wrapped_seal
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.reading import read_request
 from lamella.llm.responses_wire import ReasoningSeal
@@ -229,9 +229,16 @@ def test_thinking_keeps_its_seal() -> None:
     )
 
 
-def test_a_seal_of_ours_that_was_damaged_is_taken_for_a_vendors() -> None:
-    content = [{"type": "thinking", "thinking": "Hm", "signature": "lamella.????"}]
-    assert messages({"role": "assistant", "content": content}).messages[0].parts == (Reasoning("Hm", "lamella.????"),)
+@pytest.mark.parametrize("seal", ["lamella.????", OWN_SEAL])
+def test_a_seal_of_ours_that_was_damaged_or_is_an_agents_is_no_vendors(seal: str) -> None:
+    content = [
+        {"type": "thinking", "thinking": "Hm", "signature": seal},
+        {"type": "redacted_thinking", "data": seal},
+    ]
+    [answer] = messages({"role": "assistant", "content": content}).messages
+    assert answer.parts == (Reasoning("Hm"), Reasoning(""))
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": seal}
+    assert responses(item).messages[0].parts == (Reasoning(""),)
 
 
 def test_custom_tools_and_namespaces_are_functions_with_a_form() -> None:

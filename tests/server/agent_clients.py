@@ -6,7 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+import anthropic
 import httpx2
+import openai
 
 Object = dict[str, Any]
 PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
@@ -155,3 +157,70 @@ def sent_back(api: str, body: Object, results: dict[str, str]) -> list[Object]:
         return [body["choices"][0]["message"], *given]
     given = [{"type": "function_call_output", "call_id": id, "output": text} for id, text in results.items()]
     return [*body["output"], *given]
+
+
+class Library:
+    """The vendors' own libraries, which send back whatever they got."""
+
+    def __init__(self, address: str, api: str, model: str = "agent:Pilot") -> None:
+        self.api, self.model = api, model
+        self.history: list[Any] = []
+        self.thoughts: list[str] = []
+        """The thinking of the newest answer, block by block, as far as the API has blocks."""
+        plain: Any = {"api_key": "unused", "max_retries": 0}
+        self._openai = openai.AsyncOpenAI(
+            base_url=f"{address}/v1", http_client=openai.DefaultAsyncHttpxClient(trust_env=False), **plain
+        )
+        http = anthropic.DefaultAsyncHttpxClient(trust_env=False)
+        self._anthropic = anthropic.AsyncAnthropic(base_url=address, http_client=http, **plain)
+
+    async def ask(self, text: str, *, streams: bool = False, **more: Any) -> str:
+        self.history.append({"role": "user", "content": text})
+        said: str = await getattr(self, f"_{self.api}")(streams, more)
+        return said
+
+    async def _messages(self, streams: bool, more: dict[str, Any]) -> str:
+        asked: Any = {"model": self.model, "max_tokens": 900, "messages": self.history, **more}
+        if streams:
+            async with self._anthropic.messages.stream(**asked) as stream:
+                answer: Any = await stream.get_final_message()
+        else:
+            answer = await self._anthropic.messages.create(**asked)
+        self.history.append({"role": "assistant", "content": [one.to_dict() for one in answer.content]})
+        thoughts = [block for block in answer.content if block.type == "thinking"]
+        assert all(block.signature for block in thoughts)
+        self.thoughts = [block.thinking for block in thoughts]
+        return "".join(block.text for block in answer.content if block.type == "text")
+
+    async def _responses(self, streams: bool, more: dict[str, Any]) -> str:
+        asked: Any = {"model": self.model, "input": self.history, "store": False, **more}
+        asked["include"] = ["reasoning.encrypted_content"]
+        if streams:
+            async with self._openai.responses.stream(**asked) as stream:
+                summaries = [
+                    event.text async for event in stream if event.type == "response.reasoning_summary_text.done"
+                ]
+                answer: Any = await stream.get_final_response()
+        else:
+            answer, summaries = await self._openai.responses.create(**asked), []
+        items = [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in answer.output]
+        self.history += items
+        thoughts = [item.summary for item in answer.output if item.type == "reasoning"]
+        self.thoughts = [summary[0].text for summary in thoughts if summary]
+        assert not streams or summaries == self.thoughts
+        return str(answer.output_text)
+
+    async def _chat(self, streams: bool, more: dict[str, Any]) -> str:
+        asked: Any = {"model": self.model, "messages": self.history, **more}
+        if streams:
+            message = {"role": "assistant", "content": "", "reasoning_content": ""}
+            async for chunk in await self._openai.chat.completions.create(**asked, stream=True):
+                delta = chunk.choices[0].delta.model_dump()
+                for name in ("content", "reasoning_content"):
+                    message[name] += delta.get(name) or ""
+        else:
+            answer = await self._openai.chat.completions.create(**asked)
+            message = answer.choices[0].message.model_dump(exclude_none=True)
+        self.history.append(message)
+        self.thoughts = [message["reasoning_content"]] if message.get("reasoning_content") else []
+        return str(message["content"])

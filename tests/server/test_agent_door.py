@@ -64,11 +64,11 @@ def speaks(client: ServerClient, api: str, **options: Any) -> AgentClient:
 
 @APIS
 @BOTH
-async def test_a_client_sees_texts_alone_and_the_steps_come_back(
+async def test_a_client_sees_no_steps_of_the_server_and_they_come_back(
     client: ServerClient, model: ScriptedModel, api: str, streams: bool
 ) -> None:
     model.then(
-        [ReasoningDelta(0, "HIDDEN THOUGHT"), *calling(finding("c1", "HIDDEN RESULT"), text="I look.")],
+        [ReasoningDelta(3, "A thought."), *calling(finding("c1", "HIDDEN RESULT"), text="I look.")],
         saying("At ", "noon."),
         saying("At one."),
     )

@@ -1,5 +1,5 @@
-"""What the gateway adds to a body: markers and the key of a cache if its client set none, and the request for the bill
-of a Chat stream.
+"""What the gateway changes in a body. It adds markers and the key of a cache if its client set none, and the request
+for the bill of a Chat stream.
 
 Most libraries mark nothing, so each turn pays the whole prompt again. A body that has a marker anywhere is left alone:
 its caller knows what it does. A request that nothing continues, such as a title, is not marked: writing costs a quarter
@@ -8,13 +8,15 @@ more than reading saves.
 The caches of Anthropic are kept apart by the provider's key alone. Those of OpenAI also have a key of the caller's,
 `prompt_cache_key`: one is added for each user, so that nobody can find out what others have sent by what is read.
 
+Thinking under a seal of this server is the one thing that is taken out: the vendor that gets it would refuse it.
+
 A Chat stream only has a bill if `stream_options.include_usage` asks for it, in a last chunk without choices. Some
 clients fail on a chunk without choices, so it goes to those alone that asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -25,6 +27,7 @@ from lamella.cache.window import Chain
 from lamella.core.json import Json, decode, elements, encode, members, with_field, with_value
 from lamella.core.models import Markers
 from lamella.core.prompt import Marker
+from lamella.gateway.canonical import SEAL
 from lamella.gateway.dialects import Dialect, ObservedWindow, text_of
 
 
@@ -101,6 +104,54 @@ def _read(said: bytes) -> Json:
         return decode(said)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+# Thinking under a seal of ours
+
+
+_SEALED = b'"' + SEAL.encode()
+
+
+def without_own_seals(dialect: Dialect, body: bytes) -> bytes:
+    """The same body without thinking under a seal of this server, which the client got from an agent or a model of
+    another API. Everything else keeps its bytes. Raises `msgspec.DecodeError`.
+    """
+    if _SEALED not in body:
+        return body
+    if dialect is Dialect.RESPONSES:
+        return _filtered(body, "input", _unsealed)
+    return _filtered(body, "messages", _unsealed_message)
+
+
+def _filtered(data: bytes, name: str, kept: Callable[[bytes], bytes | None]) -> bytes:
+    """An object with the elements of one of its lists as `kept` gives them; None leaves one out."""
+    for start, end in [span for field, span in members(data) if field == name][-1:]:
+        if data[start : start + 1] == b"[":
+            value = data[start:end]
+            found = [kept(value[first:last]) for first, last in elements(value)]
+            data = data[:start] + b"[" + b",".join(one for one in found if one is not None) + b"]" + data[end:]
+    return data
+
+
+def _unsealed_message(message: bytes) -> bytes | None:
+    """The message without such thinking; None if it has nothing else."""
+    made = _filtered(message, "content", _unsealed) if _SEALED in message else message
+    return None if made != message and decode(made)["content"] == [] else made  # type: ignore[index,call-overload]
+
+
+def _unsealed(part: bytes) -> bytes | None:
+    """A part or an item; None for such thinking."""
+    if _SEALED not in part:
+        return part
+    match decode(part):
+        case (
+            {"type": "thinking", "signature": str(seal)}
+            | {"type": "redacted_thinking", "data": str(seal)}
+            | {"type": "reasoning", "encrypted_content": str(seal)}
+        ) if seal.startswith(SEAL):
+            return None
+        case _:
+            return part
 
 
 # The bill of a Chat stream

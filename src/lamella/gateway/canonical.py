@@ -211,18 +211,24 @@ def carried_by(id: str) -> tuple[str, tuple[CarriedThinking, ...]]:
 
 
 def wrapped_seal(signature: str | None, redacted: str | None) -> str:
-    """Another vendor's seal as one text, which a client sends back with the thinking."""
+    """Another vendor's seal as one text, which a client sends back with the thinking. One of ours stays as it is."""
+    if signature is not None and signature.startswith(SEAL):
+        return signature
     return SEAL + urlsafe_b64encode(encode([signature, redacted])).decode()
 
 
+OWN_SEAL = wrapped_seal(None, None)
+"""Seals an agent's thinking for its client. No vendor's seal is in it, so no vendor ever gets that thinking back."""
+
+
 def unwrapped_seal(text: str) -> tuple[str | None, str | None] | None:
-    """Signature and redacted form of a seal of ours; None for a vendor's own."""
+    """Signature and redacted form of a seal of ours, both None if it holds none; None for a vendor's own."""
     if not text.startswith(SEAL):
         return None
     try:
         return msgspec.json.decode(urlsafe_b64decode(text.removeprefix(SEAL)), type=tuple[str | None, str | None])
     except ValueError:
-        return None
+        return None, None
 
 
 # Arguments of calls

@@ -87,6 +87,7 @@ class ClientSettings:
     strict_tools: frozenset[str] = frozenset()
     streams: bool = False
     asks_for_usage: bool = False
+    hides_thinking: bool = False
 
 
 def refused(place: str, what: str, hint: str = "Leave it out.") -> InvalidRequest:
@@ -121,6 +122,7 @@ def _of_messages(body: JsonObject, changes: list[str]) -> ClientSettings:
         top_p=_number(body, "top_p"),
         stop=_texts(body, "stop_sequences"),
         effort=_messages_effort(_object(body, "thinking"), config),
+        hides_thinking=_object(body, "thinking").get("display") == "omitted",
         tool_choice=_chosen("tool_choice.type", str(choice.get("type") or "auto")),
         tool=str(choice.get("name") or "") if choice.get("type") == "tool" else "",
         parallel_calls=choice.get("disable_parallel_tool_use") is not True,

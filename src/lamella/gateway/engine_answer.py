@@ -1,4 +1,4 @@
-"""What a client gets of a turn of the engine: its texts, and the calls of the client's own tools.
+"""What a client gets of a turn of the engine: its thinking, its texts, and the calls of the client's own tools.
 
     answer = EngineAnswer()
     for packet in packets:
@@ -6,8 +6,9 @@
             writer.feed(delta)
     answer.error                              # why it failed, if it did
 
-Searches on the server, their results, sources and thinking stay here. The texts of several steps are one text, with a
-blank line between them. Pure.
+Searches on the server and their results stay here. Thinking is sealed as ours: no vendor made it for this client's
+history, so it goes back to none. Texts of several steps are one text unless thinking stands between them; a blank line
+separates them in any case, since some APIs join them. Pure.
 """
 
 from __future__ import annotations
@@ -17,28 +18,30 @@ from collections.abc import Iterator
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.errors import LamellaError, ServerStopping, error_of_fields
-from lamella.core.messages import AnswerPart, StopReason, Text, ToolCall
+from lamella.core.messages import AnswerPart, Reasoning, StopReason, Text, ToolCall
 from lamella.core.packets import (
     AnyPacket,
     PartialPacket,
+    ReasoningPacket,
     RunFinished,
     TextPacket,
     ToolHandedOut,
     TurnFinished,
     TurnStopped,
 )
+from lamella.gateway.canonical import OWN_SEAL
 
 _PARTIAL = {"max_tokens": StopReason.MAX_TOKENS, "refusal": StopReason.REFUSAL, "step_limit": StopReason.MAX_TOKENS}
-BETWEEN_TEXTS = "\n\n"
+BETWEEN_BLOCKS = "\n\n"
 
 
 class EngineAnswer:
-    """One answer. `seen` are the parts that its client has."""
+    """One answer. `seen` are the parts that its client has, without thinking if that is not shown."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shows_thinking: bool = True) -> None:
         self.seen: list[AnswerPart] = []
         self.error: LamellaError | None = None
-        self.has_cost = False
+        self._shows_thinking = shows_thinking
         self._stop = StopReason.END_TURN
         self._shown: int | None = None
         """The block of the turn that is being shown."""
@@ -47,7 +50,9 @@ class EngineAnswer:
         """What the client gets of a packet."""
         match packet:
             case TextPacket():
-                yield self._said(packet)
+                yield from self._said(packet)
+            case ReasoningPacket() if self._shows_thinking:
+                yield from self._said(packet)
             case ToolHandedOut():
                 yield from self._handed_out(packet)
             case PartialPacket():
@@ -57,27 +62,36 @@ class EngineAnswer:
             case TurnStopped() if packet.reason == "interrupted":
                 self.error = ServerStopping("The server is stopping.", hint="Send the request again when it is back.")
             case TurnFinished():
-                usage = packet.usage.usage()
-                self.has_cost = usage.input > 0
-                yield deltas.UsageReported(usage)
+                yield from self._sealed()
+                yield deltas.UsageReported(packet.usage.usage())
                 yield deltas.Closed(self._stop)
             case _:
                 pass
 
-    def _said(self, packet: TextPacket) -> Delta:
+    def _said(self, packet: TextPacket | ReasoningPacket) -> Iterator[Delta]:
+        kind = Text if isinstance(packet, TextPacket) else Reasoning
         text, begins = packet.text, packet.block_index != self._shown
         self._shown = packet.block_index
+        if begins and any(isinstance(part, kind) for part in self.seen):
+            text = BETWEEN_BLOCKS + text
         last = self.seen[-1] if self.seen else None
-        if isinstance(last, Text):
-            text = BETWEEN_TEXTS + text if begins else text
-            self.seen[-1] = Text(last.text + text)
+        if isinstance(last, kind):
+            self.seen[-1] = kind(last.text + text)
         else:
-            self.seen.append(Text(text))
-        return deltas.TextDelta(len(self.seen) - 1, text)
+            yield from self._sealed()
+            self.seen.append(kind(text))
+        block = len(self.seen) - 1
+        yield deltas.TextDelta(block, text) if kind is Text else deltas.ReasoningDelta(block, text)
 
     def _handed_out(self, packet: ToolHandedOut) -> Iterator[Delta]:
+        yield from self._sealed()
         block = len(self.seen)
         self.seen.append(ToolCall(packet.call_id, packet.name, packet.arguments))
         self._stop = StopReason.TOOL_CALLS
         yield deltas.ToolCallOpened(block, packet.call_id, packet.name)
         yield deltas.ToolArgsDelta(block, packet.arguments)
+
+    def _sealed(self) -> Iterator[Delta]:
+        """The seal of thinking that is whole."""
+        if self.seen and isinstance(self.seen[-1], Reasoning):
+            yield deltas.ReasoningSealed(len(self.seen) - 1, OWN_SEAL)

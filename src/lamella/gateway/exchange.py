@@ -36,6 +36,9 @@ REMEMBERED = 20_000
 ADDED_KEY = "prompt_cache_key was added here: no other user's requests read this cache."
 
 
+DROPPED_THINKING = "Thinking of an agent, or of a model of another API, is left out: the upstream would refuse it."
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """Where a request goes: the connection, the path there, our key, the model's name there, and what is known of it.
@@ -103,6 +106,8 @@ class Exchange:
     """The markers that were added here."""
     has_added_key: bool = False
     """The key of the provider's cache was added here."""
+    drops_thinking: bool = False
+    """Thinking under a seal of this server was left out."""
     hides_usage: bool = False
     """The usage of the stream was asked for here, and is not for the caller."""
     is_kept: bool = False
@@ -146,7 +151,8 @@ class Exchange:
     def notes(self) -> tuple[str, ...]:
         """What was not forwarded as it was."""
         notes = self.translation.notes if self.translation is not None else ()
-        return (*notes, ADDED_KEY) if self.has_added_key else notes
+        notes += (ADDED_KEY,) if self.has_added_key else ()
+        return (*notes, DROPPED_THINKING) if self.drops_thinking else notes
 
 
 def window_of_exchange(exchange: Exchange, weigh: Callable[[WireBlock], int]) -> ObservedWindow:

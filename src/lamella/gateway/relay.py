@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -37,7 +38,14 @@ from lamella.gateway.across import (
     tokens_in,
     translation_of,
 )
-from lamella.gateway.additions import UsageFilter, asks_for_usage, cache_key, with_cache_key, with_usage
+from lamella.gateway.additions import (
+    UsageFilter,
+    asks_for_usage,
+    cache_key,
+    with_cache_key,
+    with_usage,
+    without_own_seals,
+)
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.errors import error_body, error_event, status_of
 from lamella.gateway.exchange import PROMPT_FIELDS, Exchange, Route
@@ -108,12 +116,14 @@ class Gateway:
         model = model_of(fields)
         route = await parts.find(self._dialect, model, identity.caller.user_id)
         body = body if route.model == model else with_model(body, route.model)
+        unsealed = await _unsealed(self._dialect, body) if route.dialect is self._dialect else body
         storage = identity.options.storage or parts.storage
         session = session_of(request.headers, fields)
         if session is not None and storage is LineStorage.HASHES:
             session = hashed_session(session)
         client, now = client_of(request.headers), parts.clock.now()
-        made = Exchange(identity.caller, route.dialect, client, session, route, body, now, storage)
+        made = Exchange(identity.caller, route.dialect, client, session, route, unsealed, now, storage)
+        made.drops_thinking = unsealed is not body
         if route.dialect is not self._dialect:
             made.translation = await self._translated(body, model, route)
             made.body = made.translation.body
@@ -284,6 +294,14 @@ MARKERS_HEADER = "x-lamella-markers"
 
 CACHE_KEY_HEADER = "x-lamella-cache-key"
 """`off`: no key of a cache is added to this request."""
+
+
+async def _unsealed(dialect: Dialect, body: bytes) -> bytes:
+    """The body without thinking under a seal of this server. One that can't be read is for the upstream to refuse."""
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        aside = len(body) > LONG_BYTES
+        return await asyncio.to_thread(without_own_seals, dialect, body) if aside else without_own_seals(dialect, body)
+    return body
 
 
 async def _separate(exchange: Exchange, salt: bytes) -> None:

@@ -3,8 +3,8 @@
 A client names an agent as its model (`agent:NAME`) and sends its whole history, or names a conversation in the header
 `X-Conversation-Id` and sends what is new; `new` begins one.
 
-The answer begins with its first text, so that a request that fails before it has the status of its error. A client
-that leaves stops its turn: nobody would read the rest, and it costs.
+The answer begins with its first text or thought, so that a request that fails before it has the status of its error. A
+client that leaves stops its turn: nobody would read the rest, and it costs.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ from lamella.server.sse import EVENT_STREAM, HEADERS, STILL_THERE
 
 CONVERSATION_HEADER, NEW, CONVERSATION = "x-conversation-id", "new", "conv_"
 """The header that names the conversation of a request and of an answer; the word that begins one; how ids begin."""
+
+THINKING_HEADER = "x-lamella-thinking"
+"""`off`: the answer comes without the agent's thinking."""
 
 RESPONSE = "resp_"
 """How the ids of responses begin."""
@@ -234,6 +237,7 @@ class AgentDoor:
 
     async def _answer(self, body: bytes) -> None:
         read, asked, named = await self._asked(body)
+        shows_thinking = _shows_thinking(self.request) and not read.settings.hides_thinking
         beginning = asyncio.ensure_future(self._begin(asked, named))
         try:
             begun = await asyncio.shield(beginning)
@@ -242,7 +246,7 @@ class AgentDoor:
             raise
         written = self._writer(read, begun)
         try:
-            answer, held = await self._follow(begun, written, streams=read.settings.streams)
+            answer, held = await self._follow(begun, written, read, shows_thinking=shows_thinking)
         except asyncio.CancelledError:
             await self._stop(begun)
             raise
@@ -276,9 +280,11 @@ class AgentDoor:
             forms=read.forms,
         )
 
-    async def _follow(self, begun: BegunAnswer, written: AnswerWriter, *, streams: bool) -> tuple[EngineAnswer, bytes]:
+    async def _follow(
+        self, begun: BegunAnswer, written: AnswerWriter, read: ClientRequest, *, shows_thinking: bool
+    ) -> tuple[EngineAnswer, bytes]:
         """Write a turn as it comes, to its end. Returns its answer, and what is written of it and was not sent."""
-        answer, held = EngineAnswer(), b""
+        answer, held, streams = EngineAnswer(shows_thinking=shows_thinking), b"", read.settings.streams
         beating = asyncio.create_task(self._beat(begun)) if streams else None
         try:
             async for packet in self._app.packets(begun.turn_id, self._identity):
@@ -318,6 +324,18 @@ class AgentDoor:
                 await asyncio.sleep(silence - quiet)
             else:
                 await self._send(begun, STILL_THERE)
+
+
+def _shows_thinking(request: Request) -> bool:
+    """Whether a client gets the thinking. Raises `InvalidRequest` for another word in its header."""
+    word = request.headers.get(THINKING_HEADER, "show")
+    if word not in ("show", "off"):
+        raise InvalidRequest(
+            f"The header X-Lamella-Thinking is “{word[:40]}”, and has to be show or off.",
+            hint="Send X-Lamella-Thinking: off, or leave it out.",
+            param="X-Lamella-Thinking",
+        )
+    return word == "show"
 
 
 def _failed(error: LamellaError) -> Mapping[str, str]:
