@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lamella.core.errors import InvalidRequest
 from lamella_lab.replay.environment import ReplayEnvironment
 from lamella_lab.replay.report import ReplayReport
 
@@ -187,3 +188,37 @@ async def test_what_a_tool_found_takes_a_number(ground: ReplayEnvironment) -> No
     for found, number in ((turns, 2), ([turns[0] | {"found": []}, turns[1]], 1)):
         report = await run(example(turns=found, tools=[SEARCH]), ground)
         assert f'{{\\"document\\":{number},\\"title\\":\\"b.txt\\"' in report.requests[-1].body.decode()
+
+
+async def test_a_turn_that_is_told_is_stored_and_no_model_is_asked(ground: ReplayEnvironment) -> None:
+    """By itself, and as what another turn follows; it gives the results of its calls."""
+    call = {"id": "c1", "name": "search", "arguments": {}, "result": "Found: slate."}
+    first = asked(0, "What is the roof made of?", told=True, id="a")
+    first["steps"] = [{"text": "I look.", "tool_calls": [call]}, {"text": "Slate."}]
+    turns = [first, asked(1, "Since when?", "1901."), asked(2, "And the door?", "Oak.", parent="a")]
+    report = await run(example(tools=[SEARCH], turns=turns), ground)
+    assert said(report) == [
+        ["What is the roof made of?", "I look.", "Slate.", "Since when?"],
+        ["What is the roof made of?", "I look.", "Slate.", "And the door?"],
+    ]
+    assert all(b"Found: slate." in request.body for request in report.requests)
+    assert [request.turn for request in report.requests] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"told": True, "stop": {"step": 0}}, "Turn 2 is `told` and has `stop`."),
+        ({"told": True, "effort": "low", "layout": "lis"}, "Turn 2 is `told` and has `layout` and `effort`."),
+    ],
+)
+async def test_what_a_told_turn_can_not_have(ground: ReplayEnvironment, more: Raw, message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        await run(example(turns=[asked(0, "One?", "1"), asked(1, "Two?", "2", **more)]), ground)
+    assert caught.value.message == message
+
+
+async def test_a_told_turn_that_branches_without_an_agent_is_refused(ground: ReplayEnvironment) -> None:
+    turns = [asked(0, "One?", "1", id="a"), asked(1, "Two?", "2"), asked(2, "Three?", "3", told=True, parent="a")]
+    with pytest.raises(InvalidRequest, match="follows the newest one here"):
+        await run(example(turns=turns), ground)

@@ -116,6 +116,13 @@ class People:
         fields["timezone"] = self.random.choice(["UTC", "Asia/Tokyo", "America/St_Johns"])
         await self.heard(await self.client.send(self.conversation, self.words(), **fields))
 
+    async def tell(self) -> None:
+        """Add a message with its answer as items of OpenAI's API: no model is asked."""
+        asked = {"role": "user", "content": f"Told: {self.random.choice(WRITTEN)}"}
+        items = [asked, {"role": "assistant", "content": f"So. {self.random.choice(WRITTEN)}"}]
+        answer = await self.client.http.post(f"/v1/conversations/{self.conversation}/items", json={"items": items})
+        assert answer.status_code in (200, 409), answer.text
+
     async def fail(self) -> None:
         await self.heard(await self.client.send(self.conversation, self.words(FAILING)))
 
@@ -212,6 +219,7 @@ class People:
         """Do one thing."""
         deeds: list[tuple[Callable[[], Awaitable[None]], int]] = [
             (self.send, 12),
+            (self.tell, 2),
             (self.fail, 2),
             (self.stop, 2),
             (self.hurry, 1),

@@ -63,8 +63,13 @@ def run_of(turn: TurnRecord, run: RunRecord, gathered: ConversationData, sent: S
 
 
 def _told(step: Step, digests: _Digests) -> TraceStep:
-    """A step that no request was made for: a client sent it with its history."""
-    return TraceStep(parts=list(_parts(step, digests)), stop_reason=step.stop_reason.value)
+    """A step that no request was made for: a client sent it with its history, or it was copied."""
+    return TraceStep(
+        parts=list(_parts(step, digests)),
+        stop_reason=step.stop_reason.value,
+        reminder=step.reminder,
+        made_after=step.made_after,
+    )
 
 
 def _by_step(records: Sequence[RequestRecord]) -> list[list[RequestRecord]]:

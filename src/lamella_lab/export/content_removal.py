@@ -121,6 +121,7 @@ class _Without:
             (parts.TraceResult, "content"): placeholders.json,
             (parts.TracePart, "signature"): self._seal,
             (parts.TraceSent, "digest"): lambda digest: "",
+            (parts.TraceStep, "made_after"): lambda fingerprint: "",
             (parts.TraceSent, "answer"): lambda name: name and placeholders.name(name),
             (parts.TraceSent, "error"): self._error,
         }

@@ -260,11 +260,10 @@ class Exporter:
         if data.waiting:
             waits = "a message that waits in the queue" if data.waiting == 1 else f"{data.waiting} messages that wait"
             missing.add(waits)
-        told = [turn for turn in data.turns if data.is_told(turn)]
-        if told:
-            what = "the turn that was" if len(told) == 1 else f"the {len(told)} turns that were"
-            missing.add(f"where the answers come from of {what} sent or copied here: the replay asks a model for them")
-        old = sum(data.kept_around(turn.started_at) is None for turn in data.turns if turn not in told)
+        told = [step for turn in data.turns if data.is_told(turn) for run in turn.runs for step in run.steps]
+        if missing.placeholders is not None and any(step.made_after for step in told):
+            missing.add("the thinking of turns that were copied here, which is only sent after the words before it")
+        old = sum(data.kept_around(turn.started_at) is None for turn in data.turns if not data.is_told(turn))
         if old:
             missing.add(
                 f"agent and project of {old} turn{'s' if old > 1 else ''} that an earlier version answered, and their "

@@ -278,6 +278,7 @@ class Timeline:
             made_from=list(turn.dynamic_from) if turn.dynamic else [],
             own_tools=tools_of(turn.tools, self._registry) if turn.tools is not None else None,
             results=[TraceResult(result.call_id, result.content, result.is_error) for result in turn.results],
+            told=gathered.is_told(turn),
         )
         if prompt is not KnowledgePrompt.NONE:
             made.knowledge = "restricted" if prompt is KnowledgePrompt.RESTRICTED else "normal"
@@ -301,7 +302,11 @@ class Timeline:
         return named if place.run_id is None else f"{named}/{self._runs[place.run_id]}"
 
     def _dynamic(self, turn: TurnRecord) -> tuple[KnowledgePrompt, str]:
-        """Which text about knowledge bases a turn needed, and its dynamic context without that text."""
+        """Which text about knowledge bases a turn needed, and its dynamic context without that text; of a turn that was
+        answered elsewhere, all of the context.
+        """
+        if self._gathered.is_told(turn):
+            return KnowledgePrompt.NONE, turn.dynamic
         for prompt in (KnowledgePrompt.RESTRICTED, KnowledgePrompt.NORMAL):
             text = knowledge_text(prompt)
             if turn.dynamic == text or turn.dynamic.startswith(f"{text}\n\n"):

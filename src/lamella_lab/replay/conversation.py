@@ -12,7 +12,8 @@ from lamella.app.core import Core, build_core, build_services
 from lamella.cache.planner import policy_named
 from lamella.chat import Message
 from lamella.commands.parse import TypedCommand
-from lamella.core.agents import DynamicBlock, KnowledgePrompt
+from lamella.core.agents import DynamicBlock, KnowledgePrompt, joined
+from lamella.core.counting import count_tokens
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import InvalidRequest
 from lamella.core.messages import ToolResult, ToolSpec
@@ -24,6 +25,10 @@ from lamella.core.records import (
     Conversation,
     ConversationChange,
     FoundDocument,
+    ImportedTurn,
+    NewRun,
+    NewTurn,
+    Place,
     SystemPrompt,
     Unchanged,
 )
@@ -36,7 +41,7 @@ from lamella.turns.effective_settings import layout_named
 from lamella_lab.replay.background import SUMMARIES, ReplayedJobs
 from lamella_lab.replay.library import OWNER, TraceIds, TraceLibrary
 from lamella_lab.replay.models import ReplayModels, ReplaySummaryModel
-from lamella_lab.replay.replayed import ReplayedTool
+from lamella_lab.replay.replayed import ReplayedTool, told_step
 from lamella_lab.replay.report import Event
 from lamella_lab.trace.checks import place_named
 from lamella_lab.trace.format import SetChange, Trace, TraceAgent, TraceProject, TraceTurn
@@ -176,6 +181,48 @@ class ReplayedConversation:
         if turn.id is not None:
             self.names[turn.id] = turn_id
         return turn_id
+
+    async def tell(self, turn: TraceTurn) -> str:
+        """Store a turn that was answered elsewhere, and give its id: no model is asked. Raises `InvalidRequest` for a
+        branch in a conversation without an agent: a client can't make one there.
+        """
+        model = turn.models[0] if turn.models else self._model
+        self.playback.begin(turn, (model,))
+        if turn.id is not None:
+            self._ids.expect("msg", turn.id)
+        conversation = await self.store.conversations.conversation(OWNER, CONVERSATION)
+        parent = conversation.place if turn.parent is msgspec.UNSET else await self._place(turn)
+        branches = parent != conversation.place
+        if branches and conversation.agent_id is None:
+            raise InvalidRequest("A turn that is told follows the newest one here.", hint="Leave out its `parent`.")
+        new = NewTurn(
+            id=self._ids.new("turn"),
+            conversation_id=CONVERSATION,
+            user_message_id=self._ids.new("msg"),
+            runs=(NewRun(self._ids.new("run"), model),),
+            text=turn.user,
+            sent_at=turn.sent or turn.at,
+            timezone=turn.timezone or self._trace.head.timezone,
+            tokens=count_tokens(turn.user),
+            file_ids=tuple([await self._library.file(file) for file in turn.files]),
+            dynamic=joined(_blocks(turn)),
+            tools=_own_tools(turn),
+            results=tuple(ToolResult(one.call_id, "", one.content, one.error) for one in turn.results),
+        )
+        told = ImportedTurn(new, tuple(told_step(step, model, self._ids.new("msg")) for step in turn.steps))
+        agent, now = conversation.agent_id if branches else None, self.playback.clock.now()
+        await self.store.histories.import_turns(OWNER, agent, parent, [told], now)
+        if turn.id is not None:
+            self.names[turn.id] = new.id
+        return new.id
+
+    async def _place(self, turn: TraceTurn) -> Place:
+        """The place that a turn's `parent` names."""
+        if not isinstance(turn.parent, str):
+            return Place()
+        name, run = place_named(turn.parent)
+        followed = await self.store.turns.turn(OWNER, self.names[name])
+        return Place(followed.id, (followed.run if run is None else followed.runs[run]).id)
 
     async def _message(self, turn: TraceTurn, models: tuple[str, ...]) -> Message:
         told = tuple(turn.dynamic_context)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from lamella.core import deltas, errors
 from lamella.core.caching import Ttl
+from lamella.core.counting import count_tokens
 from lamella.core.deltas import Delta
 from lamella.core.errors import (
     ProviderContextOverflow,
@@ -18,14 +19,23 @@ from lamella.core.errors import (
     ToolFailed,
 )
 from lamella.core.json import encode
-from lamella.core.messages import StopReason
+from lamella.core.messages import AnswerPart, Reasoning, Step, StopReason, Text, ToolCall, ToolResult
 from lamella.core.ports import ChatModel
 from lamella.core.prompt import Level, Marker, Prompt, Sampling, ToolSpec, WireBlock, Wired, WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.failures import figures_of
 from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 from lamella_lab.replay.playback import Playback, PlayedRequest, PlayedRun, Script, SentBody
-from lamella_lab.trace.parts import TraceAnswer, TraceError, TracePart, TraceSent, TraceStep, TraceStop, TraceTool
+from lamella_lab.trace.parts import (
+    TraceAnswer,
+    TraceCall,
+    TraceError,
+    TracePart,
+    TraceSent,
+    TraceStep,
+    TraceStop,
+    TraceTool,
+)
 
 ROUNDS = 20
 """Rounds of the event loop in which what has come is stored away before an answer is stopped."""
@@ -268,6 +278,46 @@ class ReplayedTool:
         if recorded.expanded_queries or recorded.rich:
             return ToolOutput(recorded.result, tuple(recorded.expanded_queries), recorded.rich)
         return recorded.result
+
+
+def told_step(step: TraceStep, model: str, id: str) -> Step:
+    """A step that came with its turn: what was said, and the results of its calls."""
+    parts = [_answer_part(part) for part in step.parts or short_form(step)]
+    results = [_result(call) for call in step.calls if not call.interrupted and not call.handed]
+    texts = [part.arguments if isinstance(part, ToolCall) else part.text for part in parts]
+    return Step(
+        id=id,
+        model=model,
+        parts=tuple(parts),
+        stop_reason=StopReason(step.stop_reason or ("tool_calls" if step.calls else "end_turn")),
+        made_after=step.made_after,
+        tokens=sum(map(count_tokens, [*texts, *(result.content for result in results)])),
+        reminder=step.reminder,
+        results=tuple(results),
+    )
+
+
+def short_form(step: TraceStep) -> Iterator[TracePart]:
+    """The parts of a step that has its text, thinking and calls in fields of their own."""
+    if step.reasoning:
+        yield TracePart(reasoning=step.reasoning if isinstance(step.reasoning, str) else step.reasoning.text)
+    if step.text:
+        yield TracePart(text=step.text)
+    yield from (TracePart(call=call) for call in step.tool_calls)
+
+
+def _answer_part(part: TracePart) -> AnswerPart:
+    if part.text is not None:
+        return Text(part.text)
+    if part.call is not None:
+        return ToolCall(part.call.id, part.call.name, part.call.written)
+    return Reasoning(part.reasoning or "", part.signature, part.redacted)
+
+
+def _result(call: TraceCall) -> ToolResult:
+    failed = call.error is not None
+    content = call.error if call.error is not None else call.result
+    return ToolResult(call.id, call.name, content, failed, tuple(call.expanded_queries), call.rich)
 
 
 def spec_of(tool: TraceTool) -> ToolSpec:

@@ -150,6 +150,9 @@ def nothing_asked(trace: Trace) -> str:
     if not turns:
         what = "1 command or change" if others == 1 else f"{others} commands and changes"
         return f"the trace has no message, only {what}" if others else "nothing is in the trace"
+    if told := sum(turn.told for turn in trace.turns):
+        what = "1 message, with its answer" if told == 1 else f"{told} messages, with their answers"
+        return f"no model was asked: a client sent {what}"
     who = "its message was" if turns == 1 else f"each of its {turns} messages was"
     return f"{who} stopped before anything was sent"
 

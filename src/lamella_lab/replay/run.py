@@ -286,6 +286,10 @@ class _Replay:
 
     async def _turn(self, turn: TraceTurn) -> None:
         playback, conversation = self._stage, self._conversation
+        if turn.told:
+            await conversation.ended(turn, await conversation.tell(turn))
+            await self._work()
+            return
         turn_id = await conversation.send(turn)
         before = {purpose: len(playback.beside[purpose]) for purpose in BESIDE}
         packets = await conversation.answered(turn_id)

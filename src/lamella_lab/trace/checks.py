@@ -128,6 +128,7 @@ def _check_turn(turn: TraceTurn, where: str, known_ids: _Known) -> None:
     if turn.sent is not None:
         _check_moment(turn.sent, "sent", where)
     _check_place(turn, where, known_ids)
+    _check_told(turn, where)
     _check_words(turn, where)
     _check_files(turn.files, where)
     _check_runs(turn, where, known_ids)
@@ -158,6 +159,21 @@ def place_named(parent: str) -> tuple[str, int | None]:
     """Turn and run of a `parent`: `ID/RUN`, or `ID` for the answer that is followed there."""
     name, _, run = parent.partition("/")
     return name, int(run) if run.isdecimal() else None
+
+
+def _check_told(turn: TraceTurn, where: str) -> None:
+    """A turn that came with its answer has no request, and nothing that only a request can have."""
+    given = [name for name in _ASKED if turn.told and getattr(turn, name)]
+    if given or (turn.told and any(step.sent is not None or step.failed for step in turn.steps)):
+        names = " and ".join(f"`{name}`" for name in given) or "requests"
+        raise InvalidRequest(
+            f"{capital(where)} is `told` and has {names}.",
+            hint="Leave that out: no model is asked for a turn that is told.",
+        )
+
+
+_ASKED = ("runs", "stop", "edit_of", "regenerate", "prefer", "knowledge", "layout", "effort")
+"""What a turn can't have that was told."""
 
 
 def _check_words(turn: TraceTurn, where: str) -> None:
@@ -191,7 +207,7 @@ def _check_runs(turn: TraceTurn, where: str, known_ids: _Known) -> None:
     stopped = {(stop.run, stop.step) for stop in turn.stops}
     for number, run in enumerate(turn.answers):
         at = where if count == 1 else f"{where}, run {number}"
-        ends = any(of == number for of, _ in stopped)
+        ends = turn.told or any(of == number for of, _ in stopped)
         if not run.steps and not ends and known_ids.head.exported is None:
             raise InvalidRequest(f"{capital(at)} has no steps.", hint="Give what the model said as `steps`.")
         for s, step in enumerate(run.steps, 1):

@@ -138,7 +138,8 @@ class TraceTurn(TraceStruct):
     waited. `stop` says where it was stopped, `prefer` which run the conversation continues from. `knowledge` is the
     text about knowledge bases that its dynamic context needs, `made_from` are the bases of which that says what only
     full readers may know, `found` is what its tools brought into the conversation. `own_tools` are the caller's, and
-    `results` those of calls that were handed to it: without `user`, the turn before goes on with them.
+    `results` those of calls that were handed to it: without `user`, the turn before goes on with them. `told`: a client
+    sent the turn with its answer, or it was copied, so that no model was asked.
     """
 
     at: datetime
@@ -164,6 +165,7 @@ class TraceTurn(TraceStruct):
     found: list[TraceFound] = msgspec.field(default_factory=list)
     own_tools: list[TraceTool] | None = None
     results: list[TraceResult] = msgspec.field(default_factory=list)
+    told: bool = False
 
     @property
     def answers(self) -> tuple[TraceRun, ...]:

@@ -210,7 +210,8 @@ class TraceStep(TraceStruct):
     """One inference: what the model said. It takes `ms` milliseconds, the first token `ttft_ms`.
 
     A step that is carried away from a conversation has its `parts` in order, and what was `sent`: it is played as it
-    was. `failed` are the requests before it that came to nothing.
+    was. `failed` are the requests before it that came to nothing. A step of a copied turn has its
+    `reminder`, and the fingerprint `made_after` of what stood before it: its thinking is only sent after that.
     """
 
     text: str = ""
@@ -224,6 +225,8 @@ class TraceStep(TraceStruct):
     parts: list[TracePart] = []
     sent: TraceSent | None = None
     failed: list[TraceSent] = []
+    reminder: str = ""
+    made_after: str = ""
 
     @property
     def calls(self) -> list[TraceCall]:
