@@ -149,7 +149,9 @@ class Worker:
         now, before = self._clock.now(), self._seen
         self._seen = now
         if before is None or now < before:
-            stranded = await self._jobs.clock_set_back(now)
+            # What was asked for since the last look may be a little later than that.
+            reached = None if before is None else before + timedelta(seconds=2 * IDLE_SECONDS)
+            stranded = await self._jobs.clock_set_back(now, reached)
             if stranded:
                 log.warning("the clock was set back: what waited is done now", jobs=stranded)
 

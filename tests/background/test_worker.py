@@ -211,6 +211,27 @@ async def test_nor_does_one_that_was_set_back_before_the_start(tmp_path: Path) -
         await worker.close()
 
 
+@pytest.mark.parametrize("seconds", [0, 3])
+async def test_a_job_of_another_process_whose_clock_is_ahead_waits_on(tmp_path: Path, seconds: int) -> None:
+    """It is no sign that the clock of this process was set back, or how far."""
+    clock, doing = VirtualClock(NOON), Doing()
+    async with await open_store(tmp_path / "a.db") as store:
+        store.database.process_id = "proc_here"
+        ahead = NOON + timedelta(hours=2)
+        soon = NewJob("look", "conv_1", "to see", ahead + timedelta(minutes=5))
+        await store.jobs.enqueue(ANN, soon, ahead)
+        worker = Worker(store.jobs, clock, {"look": doing})
+        worker.start()
+        await asyncio.sleep(0.1)
+        clock.put_back(seconds)
+        worker.wake()
+        await asyncio.sleep(0.1)
+        found = await store.jobs.job(ANN, "look", "conv_1")
+        assert found is not None
+        assert (found.status, found.due_at) == (JobStatus.WAITING, soon.not_before)
+        await worker.close()
+
+
 async def test_what_is_due_later_waits_by_a_clock_that_goes_on(tmp_path: Path) -> None:
     clock, doing = VirtualClock(NOON), Doing(None)
     async with await open_store(tmp_path / "a.db") as store:

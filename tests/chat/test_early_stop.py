@@ -15,13 +15,14 @@ import pytest
 from lamella.app.core import Core, build_core, build_services
 from lamella.chat import Chat, Message
 from lamella.chat.replica import LocalDoorbell, Replica
+from lamella.commands.command import Stopped
 from lamella.core import deltas
 from lamella.core.clock import SystemClock
 from lamella.core.errors import NotFound
 from lamella.core.ids import CountingIds
 from lamella.core.json import decode_object
 from lamella.core.messages import TurnStatus
-from lamella.core.records import AgentAndProject, Caller, Conversation, NewRun, NewTurn
+from lamella.core.records import AgentAndProject, Caller, Conversation, NewRun, NewTurn, RunEnd, TurnEnd
 from lamella.core.settings import EngineSettings
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.storage.store import Store, open_store
@@ -119,22 +120,69 @@ async def test_a_stop_by_somebody_else_stops_nothing(tmp_path: Path) -> None:
         assert (await place.packets(await sending))[-1]["status"] == "finished"
 
 
-@pytest.mark.parametrize("of_run", [False, True])
-async def test_a_turn_is_stopped_from_another_process(tmp_path: Path, of_run: bool) -> None:
-    path = tmp_path / "lamella.db"
+@dataclass(frozen=True)
+class Process:
+    """One of two processes on one database."""
+
+    chat: Chat
+    replica: Replica
+
+
+@asynccontextmanager
+async def two_processes(folder: Path, model: ScriptedModel) -> AsyncIterator[tuple[Store, Process, Process]]:
+    path = folder / "lamella.db"
     async with await open_store(path) as store, await open_store(path) as other:
         await store.conversations.create_conversation(ANN, CONVERSATION)
-        gate, clock, doorbell = Gate(), SystemClock(), LocalDoorbell()
-        models = ScriptedModels(ScriptedModel([[deltas.TextDelta(0, "Half"), gate]]))
+        clock, doorbell = SystemClock(), LocalDoorbell()
 
-        def process(store: Store) -> Chat:
+        def process(store: Store) -> Process:
             replica = Replica(store.replicas, store.database, doorbell, store.ids, clock)
             services = build_services(store, Registry(()), clock, store.ids)
-            return build_core(services, models, jobs=store.jobs, replica=replica).chat
+            return Process(build_core(services, ScriptedModels(model), jobs=store.jobs, replica=replica).chat, replica)
 
         here, there = process(store), process(other)
-        await here.start()
-        await there.start()
+        await here.chat.start()
+        await there.chat.start()
+        yield store, here, there
+        await here.chat.close()
+        await there.chat.close()
+
+
+async def test_an_abort_while_another_process_only_follows_up_its_answer_stops_nothing(tmp_path: Path) -> None:
+    async with two_processes(tmp_path, ScriptedModel([saying("Yes.")])) as (store, here, there):
+        turn_id = await here.chat.sender.begin(ANN, "conv_1", Message("Hello?"))
+        async for _ in there.chat.stream(ANN, turn_id):
+            pass
+        await here.chat.rest("conv_1")
+        assert not await there.chat.is_settling("conv_1")
+        conversation = await store.conversations.conversation(ANN, "conv_1")
+        await asyncio.create_task(here.replica.take("conv_1", to_speak=True))  # as while it follows up its answer
+        assert await there.chat.is_settling("conv_1")
+        aborting = asyncio.create_task(there.chat.abort(ANN, conversation))
+        await asyncio.sleep(0.2)
+        await here.replica.let_go("conv_1")
+        assert await aborting is None
+
+
+async def test_an_abort_while_another_process_begins_a_turn_stops_it(tmp_path: Path) -> None:
+    async with two_processes(tmp_path, ScriptedModel([saying("Never.")])) as (store, here, there):
+        conversation = await store.conversations.conversation(ANN, "conv_1")
+        await asyncio.create_task(here.replica.take("conv_1", to_speak=True))  # as while it begins
+        aborting = asyncio.create_task(there.chat.abort(ANN, conversation))
+        await asyncio.sleep(0.2)
+        await store.turns.begin_turn(ANN, NEW, NOON)
+        end = RunEnd("run_1", TurnStatus.STOPPED, (), (), NOON)
+        await store.turns.finish_turn(ANN, TurnEnd("turn_1", TurnStatus.STOPPED, [end], NOON))
+        await here.replica.let_go("conv_1")
+        assert await aborting == Stopped(None, began=False)
+
+
+@pytest.mark.parametrize("of_run", [False, True])
+async def test_a_turn_is_stopped_from_another_process(tmp_path: Path, of_run: bool) -> None:
+    gate = Gate()
+    model = ScriptedModel([[deltas.TextDelta(0, "Half"), gate]])
+    async with two_processes(tmp_path, model) as (store, one, other):
+        here, there = one.chat, other.chat
         turn_id = await here.sender.begin(ANN, "conv_1", Message("Hello?"))
         await gate.reached.wait()
         [run] = (await store.turns.turn(ANN, turn_id)).runs
@@ -148,8 +196,6 @@ async def test_a_turn_is_stopped_from_another_process(tmp_path: Path, of_run: bo
             packets = [decode_object(data) async for batch in there.stream(ANN, turn_id) for _, data in batch]
         assert [packet["type"] for packet in packets][-2:] == ["turn.stopped", "turn.finished"]
         assert (await there.stop(ANN, turn_id)) is TurnStatus.STOPPED
-        await here.close()
-        await there.close()
 
 
 NEW = NewTurn("turn_1", "conv_1", "msg_1", (NewRun("run_1", "scripted"),), "Hello?", NOON, "UTC", 2)

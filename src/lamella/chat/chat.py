@@ -19,7 +19,7 @@ from lamella.chat.mailbox import Mailboxes
 from lamella.chat.packets import Queued, command_answer, one_batch
 from lamella.chat.queue import Queue
 from lamella.chat.queue_worker import QueueWorker
-from lamella.chat.replica import Replica
+from lamella.chat.replica import LOOK_SECONDS, Replica
 from lamella.chat.send import Done, Sender
 from lamella.chat.turns import Turns
 from lamella.commands.command import CommandContext, Stopped
@@ -110,11 +110,12 @@ class Chat:
         if self._replica is None:
             await recover(services.store, services.clock, services.counter, self._engine.loader.facts)
         self._journal.start()
-        self._sessions.start()
         if self._replica is not None:
             self._replica.on_inherited, self._replica.on_signal = self._take_up, self._signalled
             await self._replica.start()
+            self._sessions.start()  # its jobs name the process that does them
             return
+        self._sessions.start()
         for owner, conversation_id in {
             (o, m.conversation_id): None for o, m in await self._services.store.queue.all_queued()
         }:
@@ -202,9 +203,11 @@ class Chat:
             return False
         return await self._replica.signal(Signal(kind, conversation_id, {"owner": caller.user_id, **data}))
 
-    def is_settling(self, conversation_id: str) -> bool:
-        """Whether a turn runs in this process, or its follow-up does."""
-        return self._mailboxes.is_settling(conversation_id)
+    async def is_settling(self, conversation_id: str) -> bool:
+        """Whether a turn runs in a conversation, or its follow-up does, in whatever process."""
+        if self._mailboxes.is_settling(conversation_id):
+            return True
+        return self._replica is not None and await self._replica.is_busy_elsewhere(conversation_id)
 
     def is_stopping(self, turn_id: str) -> bool:
         """Whether a turn of this process was asked to stop and has not ended."""
@@ -294,7 +297,7 @@ class Chat:
         keeps = self._replica is not None or box.keeper is not None
         if keeps and await self.queue.stop_first(caller, conversation.id):
             return Stopped(None, began=False)
-        if self._replica is not None and await self._replica.is_elsewhere(conversation.id):
+        if await self._begins_elsewhere(caller, conversation):
             return Stopped(None, began=False)
         with suppress(TimeoutError):
             async with asyncio.timeout(READ_SECONDS):
@@ -302,6 +305,22 @@ class Chat:
                     await arrival.read.wait()
         is_message = any(arrival.is_message or not arrival.ended for arrival in arrived)
         return Stopped(None, began=False) if is_message else None
+
+    async def _begins_elsewhere(self, caller: Caller, conversation: Conversation) -> bool:
+        """Whether another process was about to begin a turn, which is stored and stopped then.
+
+        One that only follows up its last turn lets the conversation go in a moment. Anything that takes longer than
+        `READ_SECONDS` counts as a beginning.
+        """
+        if self._replica is None:
+            return False
+        clock, head = self._services.clock, conversation.head
+        until = clock.monotonic() + READ_SECONDS
+        while await self._replica.is_elsewhere(conversation.id):
+            if clock.monotonic() > until:
+                return True
+            await clock.sleep(LOOK_SECONDS)
+        return (await self._services.store.conversations.conversation(caller, conversation.id)).head != head
 
     async def rest(self, conversation_id: str) -> None:
         """Returns when no turn runs in a conversation, and the follow-up of its last one is done."""

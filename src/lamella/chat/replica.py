@@ -145,6 +145,13 @@ class Replica:
         """Whether another process holds a conversation."""
         return (await self._rows.hold(conversation_id)).holder not in (None, self.id)
 
+    async def is_busy_elsewhere(self, conversation_id: str) -> bool:
+        """Whether another process answers in a conversation, follows up its answer, or runs a command, and does not
+        hold it only for what waits there.
+        """
+        hold = await self._rows.hold(conversation_id)
+        return hold.holder not in (None, self.id) and not hold.waits
+
     async def signal(self, signal: Signal) -> bool:
         """Ask the process that holds a conversation; whether it is another one."""
         holder = await self._rows.signal(self.id, signal)

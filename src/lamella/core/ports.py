@@ -109,11 +109,14 @@ class Jobs(Protocol):
         """
         ...
 
-    async def clock_set_back(self, now: datetime) -> int:
-        """Make due the jobs whose waiting began after `now`; returns their number.
+    async def clock_set_back(self, now: datetime, reached: datetime | None) -> int:
+        """Make due the jobs whose waiting began after `now`, but not after `reached`; returns their number.
 
-        The clock was set back, so their waiting time is unknown. Running jobs are left to their workers, whose next
-        renewal corrects the lease.
+        The clock of this process showed `reached` and was set back, so their waiting time is unknown. A job that waits
+        since a later time was stored by another process, whose clock is ahead: it waits on. Without `reached`, at a
+        start, a process that has the database alone takes all jobs, and one of several takes none.
+
+        Running jobs are left to their workers, whose next renewal corrects the lease.
         """
         ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
@@ -18,6 +19,10 @@ from lamella.storage import Store
 from lamella.storage.file_store import FileStore
 
 MAX_NAME = 255
+
+ELSEWHERE_SECONDS, ELSEWHERE_PAUSE = 20.0, 0.1
+"""How long an upload waits for the same one at another process, which may have ended, and the pause between two looks.
+"""
 
 
 def clean_name(name: str) -> str:
@@ -95,14 +100,14 @@ class FileUploads:
     ) -> File:
         async with self._uploads.receive(file_id) as path:
             size, content = await write_upload(path, pieces, self._max_bytes)
-            told = purpose()
+            told, fingerprint = purpose(), digest(name.encode(), content)
             if key is not None:
-                await self._claim(caller, key, digest(name.encode(), content), file_id)
+                await self._claim(caller, key, fingerprint, file_id)
             try:
                 extraction = await self._extractor.extract(path, clean_name(name))
             except BaseException:
                 if key is not None:
-                    await asyncio.shield(self._store.keys.release_key(caller, key))
+                    await asyncio.shield(self._store.keys.release_key(caller, key, file_id))
                 raise
         ready, picture = extraction.status == "ready", extraction.picture
         file = File(
@@ -121,24 +126,33 @@ class FileUploads:
             purpose=told,
         )
         text = extraction.text if ready and picture is None else None
-        await self._store.files.add_file(caller, file, text, _image(file_id, picture) if picture else None)
+        image = _image(file_id, picture) if picture else None
+        while not await self._store.files.add_file(caller, file, text, image, key):
+            try:
+                await self._claim(caller, str(key), fingerprint, file_id)
+            except _Repeated:
+                await self._uploads.remove(file_id)
+                raise
         return file
 
     async def _claim(self, caller: Caller, key: str, fingerprint: str, file_id: str) -> None:
-        """Bind the key to this upload; raises `_Repeated` when it is bound to a file that is stored."""
-        now = self._clock.now()
-        bound = await self._store.keys.claim_key(caller, key, "files", fingerprint, file_id, now)
-        if bound == file_id:
-            return
-        if bound in self._reading:
-            raise InvalidRequest("The same file is still being read.", hint="Wait for its answer.", param="file")
-        try:
-            await self._store.files.file(caller, bound)
-        except NotFound:  # a process ended between the key and the file
-            await self._store.keys.release_key(caller, key)
-            await self._store.keys.claim_key(caller, key, "files", fingerprint, file_id, now)
-            return
-        raise _Repeated(bound)
+        """Bind the key to this upload; raises `_Repeated` when it is bound to a file that is stored.
+
+        Another process may be reading the same file: this waits for it. If nothing comes of it, the key is taken over,
+        and that one stores nothing any more.
+        """
+        clock, keys, waited_for, until = self._clock, self._store.keys, "", 0.0
+        while (bound := await keys.claim_key(caller, key, "files", fingerprint, file_id, clock.now())) != file_id:
+            if bound in self._reading:
+                raise InvalidRequest("The same file is still being read.", hint="Wait for its answer.", param="file")
+            with suppress(NotFound):
+                raise _Repeated((await self._store.files.file(caller, bound)).id)
+            if bound != waited_for:
+                waited_for, until = bound, clock.monotonic() + ELSEWHERE_SECONDS
+            if self._store.database.process_id is None or clock.monotonic() > until:
+                await keys.release_key(caller, key, bound)  # a process ended between the key and the file
+            else:
+                await clock.sleep(ELSEWHERE_PAUSE)
 
 
 async def write_upload(path: Path, pieces: AsyncIterator[bytes], max_bytes: int) -> tuple[int, bytes]:

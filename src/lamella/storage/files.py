@@ -17,7 +17,7 @@ from lamella.core.records import Caller, File, Page, PageQuery
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.failures import damaged, unicode_only
 from lamella.storage.grants import titles_held_back
-from lamella.storage.keys import forget_keys
+from lamella.storage.keys import forget_keys, has_key
 from lamella.storage.knowledge.documents import forget_documents, uploaded_documents
 from lamella.storage.rows import Row, find_row, owned_by, page, record, recorder, values
 from lamella.storage.tables import (
@@ -242,14 +242,26 @@ class FileRows(Rows):
 
     @writes
     def add_file(
-        self, connection: Connection, caller: Caller, file: File, text: str | None, image: Image | None = None
-    ) -> None:
-        """Store a file's row, and its extracted text or its picture."""
+        self,
+        connection: Connection,
+        caller: Caller,
+        file: File,
+        text: str | None,
+        image: Image | None = None,
+        key: str | None = None,
+    ) -> bool:
+        """Store a file's row, and its extracted text or its picture.
+
+        Returns False and stores nothing if the Idempotency-Key of the upload belongs to another one meanwhile.
+        """
+        if key is not None and not has_key(connection, caller, key, file.id):
+            return False
         connection.execute(insert(files), values(files, file, owner=caller.user_id))
         if text is not None:
             connection.execute(insert(file_texts), file_text_row(caller.user_id, file.id, text))
         if image is not None:
             connection.execute(insert(file_images), values(file_images, image, owner=caller.user_id))
+        return True
 
     @writes
     def delete_file(self, connection: Connection, caller: Caller, file_id: str) -> None:

@@ -179,10 +179,14 @@ class JobRows(Rows):
         return _job_of(connection.execute(leased).mappings().one())
 
     @writes
-    def clock_set_back(self, connection: Connection, now: datetime) -> int:
+    def clock_set_back(self, connection: Connection, now: datetime, reached: datetime | None) -> int:
         """See `Jobs.clock_set_back`."""
+        if reached is None and self._database.process_id is not None:
+            return 0
         waits = jobs.c.status == JobStatus.WAITING
         stranded = update(jobs).where(waits, jobs.c.asked_at > now, jobs.c.due_at > now)
+        if reached is not None:
+            stranded = stranded.where(jobs.c.asked_at <= reached)
         return connection.execute(stranded.values(due_at=now, asked_at=now)).rowcount
 
     @reads

@@ -41,6 +41,12 @@ def _expired(now: datetime) -> ColumnElement[bool]:
     return keys.c.at < now - KEYS_LAST
 
 
+def has_key(connection: Connection, caller: Caller, key: str, result_id: str) -> bool:
+    """Whether a key is bound to `result_id`."""
+    query = select(keys.c.result_id).where(keys.c.owner == caller.user_id, keys.c.key == key)
+    return bool(connection.execute(query).scalar() == result_id)
+
+
 class KeyRows(Rows):
     """Idempotency keys."""
 
@@ -82,9 +88,12 @@ class KeyRows(Rows):
         return result
 
     @writes
-    def release_key(self, connection: Connection, caller: Caller, key: str) -> None:
-        """Forget a key whose request stored nothing."""
-        connection.execute(delete(keys).where(keys.c.owner == caller.user_id, keys.c.key == key))
+    def release_key(self, connection: Connection, caller: Caller, key: str, result_id: str | None = None) -> None:
+        """Forget a key whose request stored nothing; with `result_id` only if it is bound to that."""
+        forgotten = delete(keys).where(keys.c.owner == caller.user_id, keys.c.key == key)
+        if result_id is not None:
+            forgotten = forgotten.where(keys.c.result_id == result_id)
+        connection.execute(forgotten)
 
     @writes
     def forget_expired_keys(self, connection: Connection, now: datetime) -> int:

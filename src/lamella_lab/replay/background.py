@@ -72,9 +72,9 @@ class ReplayedJobs:
             self._looked.set()
         return job
 
-    async def clock_set_back(self, now: datetime) -> int:
+    async def clock_set_back(self, now: datetime, reached: datetime | None) -> int:
         """See `Jobs`."""
-        return await self._inner.clock_set_back(now)
+        return await self._inner.clock_set_back(now, reached)
 
     async def next_due(self, kinds: Sequence[str]) -> datetime | None:
         """See `Jobs`."""

@@ -349,7 +349,7 @@ async def context(conversation_id: str, app: TheApp, caller: TheCaller) -> Gauge
     last = await app.store.requests.last_bill(caller, conversation_id, facts.name)
     counted = await app.sessions.counted(caller, conversation_id, last) if conversation.head is not None else None
     usage = last.usage if last and counted is None else None
-    settling = conversation.running_turn is None and app.chat.is_settling(conversation_id)
+    settling = conversation.running_turn is None and await app.chat.is_settling(conversation_id)
     compacting = settling or await app.sessions.compacts(caller, conversation_id)
     # Read after `compacting`: what a compaction tells is there when it runs no more.
     told = await app.store.notices.notices(caller, conversation_id, PageQuery(limit=1))
