@@ -358,8 +358,7 @@ async def open_app(
         await stack.enter_async_context(mcp.open())
         await app.chat.start()
         stack.push_async_callback(app.chat.close)
-        removal = RetentionJob(store, settings.retention, clock)
-        await stack.enter_async_context(_background(app, store, clock, removal))
+        await stack.enter_async_context(_background(app, store, clock))
         yield app
 
 
@@ -498,6 +497,7 @@ def _wired(
     unready = knowledge.restricted.answers.missing
     intake = FileUploads(store, uploads, extractor, clock, ids, settings.max_upload_bytes)
     conversations = Conversations(store, library, settings.marker_policy, once, clock, ids)
+    agents = AgentModels(store, conversations, core.chat, intake, models, core.sessions, gateway.recorder, clock, ids)
     return App(
         settings=settings,
         store=store,
@@ -519,9 +519,7 @@ def _wired(
         clock=clock,
         ids=ids,
         gateway=gateway,
-        agents=AgentModels(
-            store, conversations, core.chat, intake, models, core.sessions, gateway.recorder, clock, ids
-        ),
+        agents=agents,
     )
 
 
@@ -569,8 +567,9 @@ def _locked_folder(data: Path, *, shared: bool) -> FolderLock:
 
 
 @asynccontextmanager
-async def _background(app: App, store: Store, clock: Clock, removal: RetentionJob) -> AsyncIterator[None]:
+async def _background(app: App, store: Store, clock: Clock) -> AsyncIterator[None]:
     """Background work alongside turns, until the block ends."""
+    removal = RetentionJob(store, app.settings.retention, clock)
     app.knowledge.start()
     await removal.start()
     works = (_warm(app.models), forget_expired_keys(store, clock), sweep_files_daily(app.uploads, store))

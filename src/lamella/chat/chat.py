@@ -204,7 +204,7 @@ class Chat:
         return await self._replica.signal(Signal(kind, conversation_id, {"owner": caller.user_id, **data}))
 
     async def is_settling(self, conversation_id: str) -> bool:
-        """Whether a turn runs in a conversation, or its follow-up does, in whatever process."""
+        """Whether a turn runs in a conversation, or its follow-up does, in any process."""
         if self._mailboxes.is_settling(conversation_id):
             return True
         return self._replica is not None and await self._replica.is_busy_elsewhere(conversation_id)
@@ -327,8 +327,8 @@ class Chat:
         await self._mailboxes.settled(conversation_id)
 
     async def waiting(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
-        """See `Queue.behind`."""
-        return await self.queue.behind(caller, conversation_id)
+        """See `Queue.waiting`."""
+        return await self.queue.waiting(caller, conversation_id)
 
     async def drop(self, caller: Caller, conversation_id: str, message_ids: Sequence[str]) -> tuple[QueuedMessage, ...]:
         """See `Queue.drop`."""

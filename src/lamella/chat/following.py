@@ -1,4 +1,4 @@
-"""`Followers`: the packets of a turn for its followers, whether it runs in this process, in another one, or has ended.
+"""`Followers` gives out the packets of a turn. The turn may run here, run in another process, or have ended.
 
     here        the live packets of the bus, to the end of the turn
     elsewhere   journal ─▶ packets that are heard ─▶ journal again after a gap or a silence ─▶ turn.finished
@@ -27,13 +27,13 @@ from lamella.turns.heard import HeardTurn, HeardTurns
 log = structlog.get_logger()
 
 LOOK_SECONDS = 0.25
-"""Between two looks into the database, for all turns of other processes together that wait for it."""
+"""Seconds between two looks into the database. One look reads the progress of all turns that need it."""
 
 SILENT_LOOKS = 4
-"""A turn that was not heard for so many looks, one second, is looked for in the database."""
+"""After so many looks without a packet (one second), a turn is looked up in the database."""
 
 END_SECONDS = 3.0
-"""The longest wait for the last packets of a turn that has ended: its process may still be storing them."""
+"""The longest wait in seconds for the last packets of an ended turn: its process may still be storing them."""
 
 
 class Followers:
@@ -61,7 +61,7 @@ class Followers:
     async def _here_later(
         self, caller: Caller, turn_id: str, after: int, live: AsyncIterator[Batch]
     ) -> AsyncIterator[Batch]:
-        """What is stored of a turn once it has ended, whose packets may not be read as they come."""
+        """Wait until the turn has ended, then give what the caller may read of it. The live packets are restricted."""
         async for _ in live:
             pass
         async for batch in await self.follow(caller, turn_id, after):
@@ -70,7 +70,7 @@ class Followers:
     async def _to_its_end(
         self, caller: Caller, turn_id: str, after: int, live: AsyncIterator[Batch], heard: HeardTurns
     ) -> AsyncIterator[Batch]:
-        """The packets of a turn that begins here, and ends in another process if that takes it over."""
+        """The packets of a turn that runs here. If another process takes it over, this follows it there."""
         async for batch in live:
             yield batch
             if ends(batch[-1][1]):
@@ -80,9 +80,9 @@ class Followers:
             yield batch
 
     async def stored(self, caller: Caller, turn_id: str, after: int, *, final: bool) -> tuple[Batch, bool]:
-        """What is stored of a turn, and whether that is all of it.
+        """The stored packets of a turn, and whether they are complete.
 
-        `final`: nobody stores more, so the end is made from the turn's row if the journal does not have it.
+        `final`: no more packets will be stored. If the journal lacks the last one, it is made from the turn's row.
         """
         turn = await self._store.turns.turn(caller, turn_id)
         stored = await self._store.turns.journal(caller, turn_id, 0)
@@ -100,7 +100,7 @@ class Followers:
     async def _elsewhere(
         self, caller: Caller, turn_id: str, after: int, heard: HeardTurns, stored: Batch = ()
     ) -> AsyncIterator[Batch]:
-        """The packets of a turn that another process runs, to its end; `stored` were read already."""
+        """The packets of a turn that another process runs, to its end. `stored` are those that were read before."""
         follower = _Follower(self, self._store, self._clock, caller, turn_id, after)
         begun = await follower.begin(stored)
         if begun:
@@ -124,7 +124,7 @@ class Followers:
         return turn.ended_at is not None and self._clock.monotonic() - turn.ended_at > END_SECONDS
 
     async def _look_often(self, heard: HeardTurns) -> None:
-        """While turns of other processes are followed here, see in the database how far they came."""
+        """Read the progress of turns of other processes from the database, while any of them is followed here."""
         failing = False
         while heard.turns:
             await self._clock.sleep(LOOK_SECONDS)
@@ -147,8 +147,8 @@ class Followers:
 class _Follower:
     """One follower of a turn of another process. It has got the packets up to number `seen`.
 
-    `over`: the turn is deleted, or all that will ever be stored of it was given. `_closed`: the caller may not read in
-    full what the turn was made from, and gets what may be read once it has ended.
+    `over`: the turn is deleted, or all its packets were given. `_closed`: the turn used something that the caller may
+    not read in full. The caller gets the readable part after the turn has ended.
     """
 
     def __init__(
@@ -165,12 +165,12 @@ class _Follower:
         self._read_at = self._read_to = -1
 
     def has_given(self, batch: Batch) -> bool:
-        """These were given; whether the turn ends with them."""
+        """Note that these packets were given; returns whether they end the turn."""
         self.seen = batch[-1][0]
         return ends(batch[-1][1])
 
     async def begin(self, stored: Batch) -> Batch:
-        """What can be given at first of what is stored; waits until it is known whether the caller may read it."""
+        """The stored packets, if the caller may read them now. Waits until the database can say so."""
         while True:
             try:
                 self._closed = await self._store.turns.is_closed(self._caller, self._turn_id)
@@ -182,7 +182,7 @@ class _Follower:
                 await self._clock.sleep(LOOK_SECONDS)
 
     async def next(self, turn: HeardTurn, *, late: bool) -> Batch:
-        """What can be given now. `late`: the turn has ended so long ago that nothing more will be stored."""
+        """The packets that can be given now. `late`: the turn ended long ago, so no more packets will be stored."""
         if not self._closed and (found := turn.after(self.seen)):
             return found
         misses, ended = turn.misses(self.seen), turn.ended_at is not None
@@ -194,7 +194,7 @@ class _Follower:
         return ()
 
     async def read(self, *, ended: bool = False, late: bool = False) -> Batch:
-        """What the journal has after the last packet; nothing while it can't be read."""
+        """The packets of the journal after the last one. Empty if the journal can't be read now."""
         try:
             self._closed = self._closed or await self._store.turns.is_closed(self._caller, self._turn_id)
             if late or (self._closed and ended):
@@ -205,5 +205,5 @@ class _Follower:
         except NotFound:
             self.over = True
         except StoreFailed:
-            pass  # whoever looks for all turns says so
+            pass  # `_look_often` logs it
         return ()

@@ -1,7 +1,7 @@
-"""One conversation's mailbox: who speaks, and what waits.
+"""One conversation's mailbox: its running turn, and the messages that wait.
 
-                    rows: held for moments                  floor: held as long as somebody speaks
-                    ──────────────────────                  ──────────────────────────────────────
+                    rows: held for moments                  floor: held while a turn or command runs
+                    ──────────────────────                  ────────────────────────────────────────
     submit ──▶ free, and nothing waits? ── yes ───────────▶ begin ──▶ the turn's task lets go, when all is saved
                     │ no                                      ▲
                     ▼                                         │ takes the rows: what is begun is changed no more
@@ -11,16 +11,16 @@
 
 `rows` is held by the code that decides where a message goes, changes what waits, or takes it; nothing slow is awaited
 under it. `floor` is held from before a turn begins to after it is saved and followed up, and while a command runs that
-touches the context. The keeper is a task that lives while rows wait, and takes first the floor, then the rows. Whoever
-holds the rows takes the floor only when no keeper lives: so nobody waits for the other way round. Commands that run at
-once take neither; `/abort` takes the rows where nothing but a debounce is left to stop.
+touches the context. The keeper is a task that lives while rows wait. It takes the floor first, then the rows. Code that
+holds the rows takes the floor only if there is no keeper, so the two locks can't deadlock. Commands that run at once
+take neither. `/abort` takes the rows if only a debounced message is left to stop.
 
-A message is an `IncomingMessage` from the moment that its door knows it to be one until its turn has begun or it is
-stored as a row. So at each moment a message is an arrival, a row or the running turn, and an `/abort` finds it.
+A message is an `IncomingMessage` until its turn has begun or it is stored as a row. So at each moment a message is an
+arrival, a row or the running turn, and an `/abort` finds it.
 
-With several processes, one of them *holds* a conversation while anything runs or waits in it (`replica.py`). The floor
-is then taken in two steps: the lock here, and the hold in the database. A process that can't hold the conversation adds
-a row to its queue, which the holder answers.
+With several processes, one of them *holds* a conversation while a turn runs or a row waits in it (`replica.py`). The
+floor is then taken in two steps: the lock here, then the hold in the database. If another process holds the
+conversation, the message becomes a row of the queue, and the holder answers it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class IncomingMessage:
     read: asyncio.Event = field(default_factory=asyncio.Event)
 
     def becomes_message(self) -> None:
-        """It was read, and is a message."""
+        """It was read and is a message, not a command."""
         self.is_message = True
         self.read.set()
 
@@ -64,7 +64,7 @@ class IncomingMessage:
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Mailbox:
-    """The state of a conversation in memory, while somebody uses it. The queue is in the store.
+    """The state of a conversation in memory, while it is in use. The queue is in the store.
 
     `beginning` is the id of the turn that is about to begin, `begins` its task if it is of a new message. `taking` are
     the queued rows that go into it. `running` is the turn that runs in this process. `news` wakes the queue's worker.
@@ -179,7 +179,7 @@ class Mailboxes:
                     self.wake(box, caller, conversation_id)
 
     async def settled(self, conversation_id: str) -> None:
-        """Returns when no turn runs in a conversation and none is followed up, in whatever process."""
+        """Returns when no process runs a turn of a conversation or follows one up."""
         async with self.of(conversation_id).floor:
             if self.replica is not None:
                 await self.replica.settled(conversation_id)

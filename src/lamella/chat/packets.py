@@ -1,4 +1,4 @@
-"""The packets that are no turn's own: a command's answer, a message that waits, the end that a journal is missing."""
+"""Packets that no turn made: a command's answer, the place of a queued message, the end that a journal lacks."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def failed_answer(notice: Notice) -> Batch:
 
 
 def stopping_answer() -> Batch:
-    """The last packet for followers of a message that outlives this process."""
+    """The last packet for followers of a queued message when this process ends: the message stays in the queue."""
     error = ServerStopping(
         "The server is stopping.", hint="The message stays in the queue, and is answered when the server is back."
     )
@@ -100,7 +100,7 @@ def ends(data: bytes) -> bool:
 def expired_packets(turn: TurnRecord, expired: Expired, after: int) -> Batch:
     """The packets of a turn whose own ones have expired, made from its messages.
 
-    A follower that has seen some (`after`) is told that the others expired, and how the turn ended.
+    A follower that has got some of them (`after`) gets a packet that says that the others expired, and the turn's end.
     """
     said = PacketsExpired(expired_at=expired.at.isoformat(), kept_days=expired.kept_days)
     first, *rest = packets_of(turn)
@@ -111,7 +111,7 @@ def expired_packets(turn: TurnRecord, expired: Expired, after: int) -> Batch:
 
 
 def missing_end(turn: TurnRecord, n: int) -> tuple[int, bytes]:
-    """The last packet of a turn whose rows were saved and whose journal was not."""
+    """The last packet of a turn, made from its rows: the journal lacks it."""
     usage = UsageBody.of(turn.usage)
     packet = TurnFinished(n=n, turn_id=turn.id, status=turn.status.value, usage=usage, cost=turn.cost)
     return n, encode_packet(packet)

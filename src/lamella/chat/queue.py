@@ -55,15 +55,13 @@ class Queue:
         return placed
 
     async def listed(self, caller: Caller, conversation_id: str) -> tuple[Queued, ...]:
-        """The queue, in order. A message that is about to begin is in it until its turn is stored, so it is always
-        somewhere.
-        """
+        """The queue, in order. A message that is about to begin stays in it until its turn is stored."""
         rows = await self._store.queue.queued(caller, conversation_id)
         taking = self._box_of(conversation_id).taking
         return tuple(Queued(row, place, begins=row.id in taking) for place, row in enumerate(rows, start=1))
 
-    async def behind(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
-        """The queue after the messages that are about to begin, in order, without those that were stopped."""
+    async def waiting(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
+        """The queue in order, without messages that are about to begin and those that were stopped."""
         rows = await self._store.queue.queued(caller, conversation_id)
         taking = self._box_of(conversation_id).taking
         return tuple(
@@ -129,7 +127,7 @@ class Queue:
         return tuple(dropped)
 
     async def flush(self, caller: Caller, conversation_id: str) -> None:
-        """Answer the queue as soon as the conversation is free, without waiting for more messages."""
+        """Answer the queue as soon as the conversation is free: skip the wait for more messages."""
         box, now = self._box_of(conversation_id), self._clock.now()
         async with box.rows:
             for row in (await self._store.queue.queued(caller, conversation_id))[-1:]:
@@ -168,7 +166,7 @@ class Queue:
     async def packets(
         self, caller: Caller, queued: Queued, follow: Callable[[Caller, str], AsyncIterator[Batch]]
     ) -> AsyncIterator[Batch]:
-        """The packet that it waits, then the packets of its turn, a command's answer, or why there is none."""
+        """A packet that says that it waits. Then the packets of its turn, a command's answer, or an error."""
         yield queued_answer(queued)
         row = await self._out(caller, queued.row)
         match row.status if row is not None else QueueStatus.CANCELLED:
@@ -199,13 +197,13 @@ class Queue:
         return None
 
     async def _news(self, caller: Caller, conversation_id: str) -> None:
-        """Wake the queue's worker, in whatever process it is."""
+        """Wake the queue's worker, in this process or in the one that holds the conversation."""
         self._box_of(conversation_id).news.set()
         if self._replica is not None:
             await self._replica.signal(Signal(SignalKind.QUEUE, conversation_id, {"owner": caller.user_id}))
 
     def woken(self, caller: Caller, conversation_id: str) -> None:
-        """Something came to the queue."""
+        """Wake the queue's worker here: a row was added."""
         self._keeper.wake(QueuePlace(self._box_of(conversation_id), caller, conversation_id))
 
 

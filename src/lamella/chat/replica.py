@@ -4,9 +4,8 @@
                   look ─▶ a beat that stays the same ─▶ take its process's conversations and jobs
                        ─▶ signals of other processes
 
-The database decides everything; `core/replicas.py` says who counts as dead, `storage/replicas.py` how that stays safe.
-A doorbell only makes signals quicker. A database that is away is no loss: turns go on, and what they write is tried
-again until it is back.
+`core/replicas.py` says when a process counts as dead, `storage/replicas.py` how its conversations move. A doorbell only
+makes signals quicker. If the database is away, turns go on, and their writes are retried until it is back.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from lamella.storage.replicas import ReplicaRows
 log = structlog.get_logger()
 
 LOOK_SECONDS = 0.02
-"""Between two looks whether another process has let a conversation go, at first."""
+"""The first pause, in seconds, between two looks whether another process has let a conversation go."""
 
 LONGEST_LOOK = 0.25
-"""Between two looks, later on."""
+"""The longest such pause."""
 
 SETTLE_SECONDS = 10.0
-"""The longest wait for another process to follow up its answer, before a message waits in the queue instead."""
+"""The longest wait for another process that follows up its answer. After it, the message goes to the queue."""
 
 
 class LocalDoorbell:
-    """The `Doorbell` of processes that share this object: those of a test. Without Redis nobody else hears it."""
+    """The `Doorbell` of tests: processes that share this object hear it. Others don't, because there is no Redis."""
 
     def __init__(self) -> None:
         self._rung: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -94,7 +93,7 @@ class Replica:
         self._tasks = [asyncio.create_task(work()) for work in (self._beat_often, self._look_often)]
 
     async def close(self) -> None:
-        """Leave: what is left to do here is taken by another process, at once if there is one."""
+        """Leave. Another process takes the work that is left, at once if there is one."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -126,7 +125,7 @@ class Replica:
             pause = min(2 * pause, LONGEST_LOOK)
 
     async def let_go(self, conversation_id: str) -> bool:
-        """Hold a conversation no more, unless there is something left to do; whether there is. Tries until it can."""
+        """Let a conversation go, unless work is left in it; returns whether any is. Retries until the store answers."""
         while True:
             try:
                 return await self._rows.let_go(self.id, conversation_id)
@@ -184,7 +183,7 @@ class Replica:
                     await self._fence.lost.wait()
 
     async def _begin_again(self) -> None:
-        """Others gave this process up, because it was paused or cut off. It takes no name: another one may have it."""
+        """Other processes took this one for dead: it was paused or cut off. It takes no name: another may have it."""
         log.warning("others have taken over what this process did: it begins again", process=self.id)
         while True:
             try:

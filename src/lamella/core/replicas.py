@@ -1,11 +1,10 @@
-"""Several processes on one database: what they tell each other, and who of them counts as dead.
+"""Several processes on one database: the signals between them, and when a process counts as dead.
 
 Each process adds 1 to its *beat* in the database each second. Every other process reads the beats and measures, on its
 own monotonic clock, how long each one stays the same. So no two clocks are compared. Example: a beat is read as 7 at
 0 s, 1 s, 2 s, 3 s, 4 s and 5 s of the reader's clock: its process is dead.
 
-A reader that could not read for a while says nothing about the others, who could not write then either: it begins to
-measure anew.
+A reader that could not read for a while begins to measure anew: the others may not have been able to write either.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ BEAT_SECONDS = 1.0
 """Between two beats of a process, and between two looks at those of the others."""
 
 LEASE_SECONDS = 5.0
-"""A process whose beat stays the same for so long is dead."""
+"""A process is dead if its beat stays the same for so many seconds."""
 
 LONGEST_PAUSE = 2.5
-"""If two looks lie further apart, the reader was away itself."""
+"""If two looks are further apart (in seconds), the reader itself was paused or cut off."""
 
 
 @dataclass(slots=True)
@@ -55,10 +54,10 @@ class BeatWatch:
 
 
 class SignalKind(StrEnum):
-    """What one process asks of another."""
+    """What a process asks of the one that holds a conversation."""
 
     QUEUE = "queue"
-    """Look at the queue: rows were added, changed or removed."""
+    """Read the queue again: rows were added, changed or removed."""
     STOP = "stop"
     """Stop a turn, or one of its runs."""
     ABORT = "abort"
@@ -94,7 +93,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Who holds a conversation, None for nobody, and what there is to do in it."""
+    """The process that holds a conversation (None: no process), its running turn, and whether rows wait."""
 
     holder: str | None
     running_turn: str | None = None

@@ -1,15 +1,17 @@
-"""Several processes on one database: who lives, who holds which conversation, and what they ask of each other.
+"""Several processes on one database: which are alive, which conversations each holds, and their signals.
 
-The row of a process in `processes` is its right to write. Each write for a conversation that it holds runs behind a
-*fence* (`fenced`): it locks that row, and raises `LeaseLost` if the row is gone. So a process that others gave up can
-change nothing any more, however late it wakes up.
+The row of a process in `processes` is its right to write. Each write for a conversation that it holds is *fenced*
+(`database.py`): the transaction first locks that row, and raises `LeaseLost` if the row is gone. So a process that was
+taken for dead can't change anything, however late it wakes up.
 
     P1 holds a conversation ── beat stays the same for 5 s ──▶ P2 removes the row of P1 and takes the conversation
     P1 wakes up, and its next write finds no row: LeaseLost. It begins again as P3.
 
-A conversation is held by one process at a time. Three transactions keep this true, and PostgreSQL lets none of them
-overlook another: adding a row to a queue takes a free conversation; taking one to speak succeeds only if nobody else
-holds it; letting it go succeeds only if nothing waits and no turn runs.
+One process at a time holds a conversation. Three serializable transactions keep this true:
+
+- Adding a row to a queue takes the conversation if it is free.
+- Taking it for a turn or a command succeeds only if no other process holds it.
+- Letting it go succeeds only if no row waits and no turn runs.
 """
 
 from __future__ import annotations

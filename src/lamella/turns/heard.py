@@ -1,8 +1,8 @@
-"""Packets of turns that other processes run, as they are heard here: one buffer per turn for all its followers.
+"""Buffers the live packets of turns that other processes run: one buffer per turn, shared by its followers.
 
-What is heard may have gaps: a packet was too large, the other process could not send for a while, or Redis lost its
-memory. The journal has every packet, a quarter of a second later at most. So a buffer holds one run of numbers without
-a gap, and a follower that stands before this run reads the journal up to it:
+Live packets may have gaps: a packet was too large, the other process could not send for a while, or Redis lost its
+memory. The journal has every packet, a quarter of a second later at most. A buffer holds consecutive numbers without a
+gap. A follower that needs earlier numbers reads them from the journal:
 
     journal 1 … 40      heard 45 46 47      a follower at 38: journal 39 40, waits for 41 … 44 in the journal, 45 46 47
 """
@@ -17,16 +17,16 @@ from dataclasses import dataclass, field
 from lamella.core.ports import Batch
 
 HEARD_BYTES = 256 * 1024
-"""Of a turn. A follower that is further behind reads the journal."""
+"""The size of a turn's buffer. A follower that needs older packets reads the journal."""
 
 
 @dataclass(slots=True)
 class HeardTurn:
-    """What is known of a turn of another process.
+    """The buffer and the state of a turn of another process.
 
-    `position` is the last number that was heard, or from which listening began. `stored` is the last number that the
-    journal is known to have. `ended_at` is when the turn was found to have ended, on the process's monotonic clock.
-    `waits`: a follower waits for the journal. `silent` counts looks at the database since the turn was heard.
+    `position` is the last number that was heard, or the number after which listening began. `stored` is the last number
+    that the journal is known to have. `ended_at` is the time on this process's monotonic clock when the turn was seen
+    to have ended. `waits`: a follower waits for the journal. `silent` counts looks since the last live packet.
     """
 
     position: int = 0
@@ -39,7 +39,7 @@ class HeardTurn:
     followers: set[asyncio.Event] = field(default_factory=set)
 
     def hear(self, packets: Batch) -> None:
-        """Packets came, in order and without a gap among them. Known ones are skipped."""
+        """Add packets, which are in order and without a gap. Known ones are skipped."""
         fresh = [packet for packet in packets if packet[0] > self.position]
         if not fresh:
             return
@@ -53,7 +53,7 @@ class HeardTurn:
         self.wake()
 
     def after(self, number: int) -> Batch:
-        """The packets after this number that can be given now: none if there is a gap before them."""
+        """The buffered packets after this number. Empty if the buffer begins later than the next number."""
         if not self.packets:
             return ()
         first = self.packets[0][0]
@@ -64,12 +64,12 @@ class HeardTurn:
         return bool(self.packets) and self.packets[0][0] > number + 1
 
     def is_due(self, looks: int) -> bool:
-        """Whether it is to be looked for in the database now: someone waits for that, or it was silent for so long."""
+        """Whether to look it up in the database now: a follower waits, it has ended, or no packet came for `looks`."""
         self.silent += 1
         return self.waits or self.ended_at is not None or self.silent >= looks
 
     def looked(self, stored: int, runs: bool, now: float) -> None:
-        """It was looked how far the journal is, and whether the turn still runs."""
+        """Note how far the journal is, and whether the turn still runs."""
         self.stored, self.silent, waited, self.waits = stored, 0, self.waits, False
         if not runs and self.ended_at is None:
             self.ended_at = now
@@ -77,12 +77,12 @@ class HeardTurn:
             self.wake()
 
     def wake(self) -> None:
-        """Something is new for the followers."""
+        """Wake the followers: there is something new."""
         for follower in self.followers:
             follower.set()
 
     def _shorten(self) -> None:
-        """Forget the older half, so that this happens rarely."""
+        """Drop the older half of the buffer, so that this happens rarely."""
         gone = 0
         while self.size > HEARD_BYTES // 2 and gone < len(self.packets):
             self.size -= len(self.packets[gone][1])
@@ -96,11 +96,11 @@ class HeardTurns:
     def __init__(self) -> None:
         self._turns: dict[str, HeardTurn] = {}
         self.on_change: Callable[[], None] = lambda: None
-        """Called when a turn came to those that are followed."""
+        """Called when the first follower of a turn begins to listen."""
 
     @contextmanager
     def listening(self, turn_id: str, after: int) -> Iterator[tuple[HeardTurn, asyncio.Event]]:
-        """Listen to a turn, from number `after` if nobody did so yet; the event is set when something is new."""
+        """Listen to a turn. The event is set when there is something new. The first listener says from which number."""
         turn, news = self._turns.get(turn_id), asyncio.Event()
         if turn is None:
             turn = self._turns[turn_id] = HeardTurn(after)
@@ -119,7 +119,7 @@ class HeardTurns:
         return self._turns
 
     def hear(self, turn_id: str, packets: Batch) -> None:
-        """Packets of a turn came from another process."""
+        """Add packets of a turn that came from another process. Turns without followers are skipped."""
         turn = self._turns.get(turn_id)
         if turn is not None:
             turn.hear(packets)

@@ -1,8 +1,7 @@
-"""Items of OpenAI's API that are stored as turns: those that are added to a conversation, and a history that a first
-request brings.
+"""Stores items of OpenAI's API as turns: items that are added to a conversation, and the history of a first request.
 
-A user's message begins a turn. What follows it up to the next one are its steps: answers, thinking, calls of functions,
-and with their outputs the results of these calls. So a model reads items that were added as it reads its own turns.
+A user's message begins a turn. The items up to the next message are its steps: answers, thinking, function calls and
+their outputs. So a model reads added items as it reads its own turns.
 
     user "Hi" · assistant "Hello." · user "And?"    two turns; the second has no answer yet
 """
@@ -24,7 +23,7 @@ from lamella.gateway.histories import NOTHING_SAID
 from lamella.server.routes.openai_items import TURN
 
 MOST_ITEMS = 20
-"""So many items are added at once, as in OpenAI's API."""
+"""Items in one request, as in OpenAI's API."""
 
 _TAKEN = "Send messages of the user and the assistant, function calls and their outputs."
 
@@ -50,7 +49,7 @@ class DraftStep:
 
 @dataclass(slots=True)
 class DraftTurn:
-    """A turn that is being read. `record` is the stored turn that it goes on with, None for a new one."""
+    """A turn that is being read. `record` is the stored turn that it continues, None for a new turn."""
 
     text: str = NOTHING_SAID
     file_ids: tuple[str, ...] = ()
@@ -60,8 +59,9 @@ class DraftTurn:
 
 
 def read_items(items: Json, newest: TurnRecord | None, param: str = "items", most: int = MOST_ITEMS) -> list[DraftTurn]:
-    """The turns that items make. `newest` is the conversation's newest turn; items that follow it become part of it if
-    it was added too. Raises `InvalidRequest` with the place of an item that can't be taken.
+    """Turns made from items. If the conversation's newest turn was added too, the first items continue it.
+
+    Raises `InvalidRequest` with the place of an item that can't be stored.
     """
     if not isinstance(items, list) or not items or len(items) > most:
         raise InvalidRequest(f"“{param}” is a list of 1 to {most} items.", hint="Send fewer at once.", param=param)
@@ -99,7 +99,7 @@ def _take(turns: list[DraftTurn], item: JsonObject, place: str) -> None:
 
 
 def _answer(turns: list[DraftTurn], part: AnswerPart) -> None:
-    """A part of an answer: of the newest step, unless that has its results already."""
+    """Add a part of an answer to the newest step, or to a new one if that step has results."""
     if not turns:
         turns.append(DraftTurn())
     turn = turns[-1]
@@ -138,7 +138,7 @@ def _user_content(content: Json, place: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _texts(content: Json, place: str) -> str:
-    """The texts of a content that can have nothing else."""
+    """The texts of a content. Raises `InvalidRequest` for anything else in it."""
     if isinstance(content, str):
         return _some(content, place)
     texts = list[str]()
@@ -167,7 +167,7 @@ async def store_items(
 ) -> list[TurnRecord]:
     """Store turns that were read at the end of a conversation; returns them.
 
-    Raises as `change_imported` does, before anything is stored. New turns follow whatever was added meanwhile.
+    Raises as `change_imported` does, before anything is stored. New turns come after those that others added meanwhile.
     """
     caller, now, made = identity.caller, app.clock.now(), list[str]()
     new = [_imported(app, conversation, draft) for draft in drafts if draft.record is None]
@@ -216,7 +216,7 @@ def _step(app: App, model: str, draft: DraftStep) -> Step:
 
 
 def without_newest(turn: TurnRecord) -> list[DraftStep] | None:
-    """The steps of an added turn without its newest item; None if that is the user's message."""
+    """The steps of an added turn without its newest item. None if that item is the user's message."""
     steps = [DraftStep(list(step.parts), list(step.results)) for step in turn.steps]
     if not steps:
         return None
