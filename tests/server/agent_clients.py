@@ -167,6 +167,8 @@ class Library:
         self.history: list[Any] = []
         self.thoughts: list[str] = []
         """The thinking of the newest answer, block by block, as far as the API has blocks."""
+        self.citations: list[Object] = []
+        """The citations of the newest answer, as the API has them."""
         plain: Any = {"api_key": "unused", "max_retries": 0}
         self._openai = openai.AsyncOpenAI(
             base_url=f"{address}/v1", http_client=openai.DefaultAsyncHttpxClient(trust_env=False), **plain
@@ -190,6 +192,7 @@ class Library:
         thoughts = [block for block in answer.content if block.type == "thinking"]
         assert all(block.signature for block in thoughts)
         self.thoughts = [block.thinking for block in thoughts]
+        self.citations = [one.to_dict() for b in answer.content if b.type == "text" for one in b.citations or ()]
         return "".join(block.text for block in answer.content if block.type == "text")
 
     async def _responses(self, streams: bool, more: dict[str, Any]) -> str:
@@ -197,30 +200,38 @@ class Library:
         asked["include"] = ["reasoning.encrypted_content"]
         if streams:
             async with self._openai.responses.stream(**asked) as stream:
-                summaries = [
-                    event.text async for event in stream if event.type == "response.reasoning_summary_text.done"
-                ]
+                events: list[Any] = [event async for event in stream]
                 answer: Any = await stream.get_final_response()
         else:
-            answer, summaries = await self._openai.responses.create(**asked), []
+            answer, events = await self._openai.responses.create(**asked), []
         items = [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in answer.output]
         self.history += items
         thoughts = [item.summary for item in answer.output if item.type == "reasoning"]
         self.thoughts = [summary[0].text for summary in thoughts if summary]
-        assert not streams or summaries == self.thoughts
+        self.citations = [
+            one.model_dump() for i in answer.output if i.type == "message" for one in i.content[0].annotations
+        ]
+        if streams:
+            added = [
+                one.annotation.model_dump() for one in events if one.type == "response.output_text.annotation.added"
+            ]
+            assert added == self.citations
+            assert [e.text for e in events if e.type == "response.reasoning_summary_text.done"] == self.thoughts
         return str(answer.output_text)
 
     async def _chat(self, streams: bool, more: dict[str, Any]) -> str:
         asked: Any = {"model": self.model, "messages": self.history, **more}
         if streams:
-            message = {"role": "assistant", "content": "", "reasoning_content": ""}
+            message: Any = {"role": "assistant", "content": "", "reasoning_content": "", "annotations": []}
             async for chunk in await self._openai.chat.completions.create(**asked, stream=True):
                 delta = chunk.choices[0].delta.model_dump()
                 for name in ("content", "reasoning_content"):
                     message[name] += delta.get(name) or ""
+                message["annotations"] += delta.get("annotations") or []
         else:
             answer = await self._openai.chat.completions.create(**asked)
             message = answer.choices[0].message.model_dump(exclude_none=True)
         self.history.append(message)
         self.thoughts = [message["reasoning_content"]] if message.get("reasoning_content") else []
+        self.citations = message.get("annotations") or []
         return str(message["content"])

@@ -262,7 +262,8 @@ export interface CheckedSentence {
  * `[n]` in text block `block_index`: characters `start` to `end` (code points, not UTF-16) cite `document`.
  * In a list such as `[1, 99]`, in which only some numbers are documents, the range has only the digits of one
  * document.
- * `passage_start` and `passage_end` are code-point offsets in the document's text, if a passage was found.
+ * `passage_start` and `passage_end` are code-point offsets in the document's text, if a passage was found;
+ * `quote` is its beginning, 400 characters at most. Of a knowledge base's document only the quote is there.
  */
 export interface CitationPacket {
   type: 'citation'
@@ -277,6 +278,7 @@ export interface CitationPacket {
   passage_start: number | null
   passage_end: number | null
   page: number | null
+  quote: string
 }
 
 /** A command with its answer. */

@@ -14,7 +14,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
@@ -33,6 +33,9 @@ LONG_TEXT = 200
 
 IN_THREAD_FROM = 100_000
 """Characters from which a document is indexed in a thread, so that packets of other turns go on."""
+
+LONGEST_QUOTE = 400
+"""Characters of a passage that its citation quotes."""
 
 ENOUGH = 0.34
 """Share of a statement's weight that a passage must hold to be shown as its source."""
@@ -154,24 +157,30 @@ class CitationWatch:
     def __init__(self, attachments: Iterable[Attachment]) -> None:
         self._documents: dict[int, Attachment] = {}
         self._numbers: list[int] = []
+        self._shown: Mapping[int, str] = {}
         self.know(attachments)
         self._scanners: dict[int, CitationScanner] = {}
+        self._ended: set[int] = set()
         self._passages = PassageFinder()
         self._named: set[int] = set()
 
-    def know(self, attachments: Iterable[Attachment]) -> None:
-        """From now on these documents can be cited too."""
+    def know(self, attachments: Iterable[Attachment], shown: Mapping[int, str] | None = None) -> None:
+        """From now on these documents can be cited too. `shown`: what was shown of those without a text, by number."""
+        self._shown = shown or self._shown
         self._documents |= {attachment.document: attachment for attachment in attachments}
         self._numbers = sorted(self._documents)
 
     async def text(self, block: int, piece: str) -> list[Cited]:
         """The citations that `piece` of shown block `block` completes."""
+        if block in self._ended:
+            return []
         scanner = self._scanners.setdefault(block, CitationScanner())
         return [packet for found in scanner.feed(piece) for packet in await self._packets(found)]
 
     async def end(self) -> list[tuple[int, Cited]]:
-        """The citations at the very end of the blocks of a step; the next step has new blocks."""
+        """The citations at the very end of the blocks so far: another one begins, or the step has ended."""
         scanners, self._scanners = self._scanners, {}
+        self._ended |= scanners.keys()
         return [
             (block, packet)
             for block, scanner in scanners.items()
@@ -207,7 +216,9 @@ class CitationWatch:
         if number not in self._named:
             self._named.add(number)
             packets.append(SourcePacket(document=number, title=attachment.title, file_id=file_id, url=attachment.url))
-        passage = await self._passages.find(statement, attachment.file_id, attachment.text or "")
+        text = attachment.text or self._shown.get(number, "")
+        found = await self._passages.find(statement, f"{attachment.file_id} {len(text)}", text)
+        passage = found if attachment.text else None
         packets.append(
             CitationPacket(
                 document=number,
@@ -217,6 +228,7 @@ class CitationWatch:
                 passage_start=passage.start if passage else None,
                 passage_end=passage.end if passage else None,
                 page=passage.page if passage else None,
+                quote=text[found.start : min(found.end, found.start + LONGEST_QUOTE)] if found else "",
             )
         )
         return packets

@@ -69,6 +69,8 @@ async def run_step(
             if packet is None or block is None:
                 continue
             if block not in places:
+                for cited, citation in await citations.end():
+                    emitter.emit(citation, cited)
                 places[block] = shown.next()
             emitter.emit(packet, places[block])
             if isinstance(delta, deltas.TextDelta):
@@ -77,8 +79,8 @@ async def run_step(
             if sent % BURST == 0:
                 await asyncio.sleep(0)
             sent += 1
-    for block, citation in await citations.end():
-        emitter.emit(citation, block)
+    for cited, citation in await citations.end():
+        emitter.emit(citation, cited)
     return places
 
 

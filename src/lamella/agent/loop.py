@@ -209,7 +209,7 @@ class Loop:
         self._documents.made_from = frozenset(step.birth.made_from)
         registry = self._services.registry.only(self._turn.tools)
         await ToolRunner(registry).run(running, scope, step.malformed, done)
-        self._citations.know(self._documents.kept)
+        self._citations.know(self._documents.kept, self._documents.shown)
 
     def _refusal(self, call: ToolCall, step: OpenStep, *, last: bool) -> str | None:
         """Why a call is not run. Returns None if it is.
@@ -235,7 +235,8 @@ class Loop:
 
 
 class KeptDocuments:
-    """The `Documents` of a run's calls. `kept` are those that it stored, with texts.
+    """The `Documents` of a run's calls. `kept` are those that it stored, with texts; `shown` is what was shown of
+    others, by number.
 
     `made_from` are the knowledge bases with content in the window of the running calls.
     """
@@ -245,6 +246,7 @@ class KeptDocuments:
         self._counter = counter
         self.made_from: frozenset[str] = frozenset()
         self.kept: tuple[Attachment, ...] = ()
+        self.shown: dict[int, str] = {}
 
     async def keep(self, document: FoundDocument) -> Attachment:
         """See `Documents`."""
@@ -252,6 +254,8 @@ class KeptDocuments:
         made = replace(document, made_from=tuple(sorted(self.made_from.union(document.made_from))))
         kept = await self._hooks.keep_document(made, tokens)
         self.kept = (*(other for other in self.kept if other.file_id != kept.file_id), kept)
+        if document.shown:
+            self.shown[kept.document] = "\n\n".join(filter(None, (self.shown.get(kept.document), document.shown)))
         return kept
 
     async def text(self, document_id: str) -> str:

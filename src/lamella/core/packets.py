@@ -189,7 +189,8 @@ class CitationPacket(Packet, frozen=True, kw_only=True, tag="citation"):
     In a list such as `[1, 99]`, in which only some numbers are documents, the range has only the digits of one
     document.
 
-    `passage_start` and `passage_end` are code-point offsets in the document's text, if a passage was found.
+    `passage_start` and `passage_end` are code-point offsets in the document's text, if a passage was found; `quote` is
+    its beginning, 400 characters at most. Of a knowledge base's document only the quote is there.
     """
 
     document: int
@@ -199,6 +200,7 @@ class CitationPacket(Packet, frozen=True, kw_only=True, tag="citation"):
     passage_start: int | None = None
     passage_end: int | None = None
     page: int | None = None
+    quote: str = ""
 
 
 class UsageBody(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,35 @@ NO_FORMS: Mapping[str, ToolForm] = {}
 Object = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """Characters `start` to `end` of text block `block` cite document number `document`, which has an address or a
+    file's id, or neither. `quote` is the passage.
+    """
+
+    block: int
+    start: int
+    end: int
+    document: int
+    title: str
+    url: str | None = None
+    file_id: str | None = None
+    quote: str = ""
+
+    @property
+    def source(self) -> str:
+        """Where the document is. An address that begins with `/` is one of this server."""
+        return self.url or (f"/api/v1/files/{self.file_id}/content" if self.file_id else f"document_{self.document}")
+
+    def annotation(self) -> Object:
+        """The annotation of OpenAI's Responses API: a page or a document has its address, a file its id."""
+        if self.url is not None:
+            place = {"start_index": self.start, "end_index": self.end}
+            return {"type": "url_citation", "url": self.url, "title": self.title, **place}
+        file_id = self.file_id or f"document_{self.document}"
+        return {"type": "file_citation", "file_id": file_id, "filename": self.title, "index": self.start}
+
+
 @dataclass(slots=True)
 class AnswerBlock:
     """A block of the answer so far: thinking, a text, or a call with its arguments as text. `index` is its place."""
@@ -33,6 +62,7 @@ class AnswerBlock:
     pieces: list[str] = field(default_factory=list)
     signature: str | None = None
     redacted: str | None = None
+    citations: list[Citation] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -156,6 +186,10 @@ class AnswerWriter(ABC):
         """The events with which a block ends."""
 
     @abstractmethod
+    def _cite(self, block: AnswerBlock, citation: Citation) -> bytes:
+        """The events of the newest citation in the open block."""
+
+    @abstractmethod
     def _finish(self) -> bytes:
         """The last events."""
 
@@ -167,9 +201,13 @@ class AnswerWriter(ABC):
     def whole(self) -> Object:
         """The answer as one object, after `end`."""
 
-    def feed(self, delta: Delta) -> bytes:
-        """The events of a delta."""
+    def feed(self, delta: Delta | Citation) -> bytes:
+        """The events of a delta. A citation in a block that has ended is in the whole answer alone."""
         match delta:
+            case Citation(number):
+                block = self._order.blocks[number]
+                block.citations.append(delta)
+                return self._cite(block, delta) if block is self._open else b""
             case (
                 deltas.TextDelta()
                 | deltas.ReasoningDelta()

@@ -1,4 +1,4 @@
-"""What a client gets of a turn of the engine: its thinking, its texts, and the calls of the client's own tools.
+"""What a client gets of a turn of the engine: thinking, texts with citations, and calls of the client's own tools.
 
     answer = EngineAnswer()
     for packet in packets:
@@ -21,14 +21,17 @@ from lamella.core.errors import LamellaError, ServerStopping, error_of_fields
 from lamella.core.messages import AnswerPart, Reasoning, StopReason, Text, ToolCall
 from lamella.core.packets import (
     AnyPacket,
+    CitationPacket,
     PartialPacket,
     ReasoningPacket,
     RunFinished,
+    SourcePacket,
     TextPacket,
     ToolHandedOut,
     TurnFinished,
     TurnStopped,
 )
+from lamella.gateway.answer_blocks import Citation
 from lamella.gateway.canonical import OWN_SEAL
 
 _PARTIAL = {"max_tokens": StopReason.MAX_TOKENS, "refusal": StopReason.REFUSAL, "step_limit": StopReason.MAX_TOKENS}
@@ -45,14 +48,21 @@ class EngineAnswer:
         self._stop = StopReason.END_TURN
         self._shown: int | None = None
         """The block of the turn that is being shown."""
+        self._places: dict[int | None, tuple[int, int]] = {}
+        """Where the texts of the turn begin: in which block of the answer, after how many characters."""
+        self._sources: dict[int, SourcePacket] = {}
 
-    def take(self, packet: AnyPacket) -> Iterator[Delta]:
+    def take(self, packet: AnyPacket) -> Iterator[Delta | Citation]:
         """What the client gets of a packet."""
         match packet:
             case TextPacket():
                 yield from self._said(packet)
             case ReasoningPacket() if self._shows_thinking:
                 yield from self._said(packet)
+            case SourcePacket():
+                self._sources[packet.document] = packet
+            case CitationPacket():
+                yield from self._cited(packet)
             case ToolHandedOut():
                 yield from self._handed_out(packet)
             case PartialPacket():
@@ -76,12 +86,23 @@ class EngineAnswer:
             text = BETWEEN_BLOCKS + text
         last = self.seen[-1] if self.seen else None
         if isinstance(last, kind):
-            self.seen[-1] = kind(last.text + text)
+            before = last.text
+            self.seen[-1] = kind(before + text)
         else:
             yield from self._sealed()
+            before = ""
             self.seen.append(kind(text))
         block = len(self.seen) - 1
+        if kind is Text:
+            self._places.setdefault(packet.block_index, (block, len(before) + len(text) - len(packet.text)))
         yield deltas.TextDelta(block, text) if kind is Text else deltas.ReasoningDelta(block, text)
+
+    def _cited(self, packet: CitationPacket) -> Iterator[Citation]:
+        source = self._sources.get(packet.document)
+        if source is not None and packet.block_index in self._places:
+            block, first = self._places[packet.block_index]
+            place = (block, first + packet.start, first + packet.end)
+            yield Citation(*place, packet.document, source.title, source.url, source.file_id, packet.quote)
 
     def _handed_out(self, packet: ToolHandedOut) -> Iterator[Delta]:
         yield from self._sealed()

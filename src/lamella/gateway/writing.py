@@ -11,14 +11,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from lamella.core import deltas
 from lamella.core.errors import LamellaError
 from lamella.core.json import JsonObject, encode
 from lamella.core.messages import StopReason
-from lamella.gateway.answer_blocks import NO_FORMS, AnswerBlock, AnswerWriter, BlockDelta, Object
+from lamella.gateway.answer_blocks import NO_FORMS, AnswerBlock, AnswerWriter, BlockDelta, Citation, Object
 from lamella.gateway.canonical import CarriedThinking, ToolForm, arguments_of, carrying_id, custom_input, wrapped_seal
 from lamella.gateway.dialects import Dialect
 from lamella.gateway.errors import error_body, failure_code
@@ -56,6 +56,10 @@ class MessagesWriter(AnswerWriter):
 
     def _close(self, block: AnswerBlock) -> bytes:
         return self._of_block("content_block_stop", block)
+
+    def _cite(self, block: AnswerBlock, citation: Citation) -> bytes:
+        said = {"type": "citations_delta", "citation": _search_result(citation)}
+        return self._of_block("content_block_delta", block, delta=said)
 
     def _of_block(self, kind: str, block: AnswerBlock, **fields: object) -> bytes:
         return _event(kind, {"index": block.index, **fields})
@@ -111,7 +115,8 @@ _MESSAGES_STOPS = {
 def _content_block(block: AnswerBlock, started: BlockDelta | None = None) -> Object:
     """A block of a message; as it begins if it has just `started`."""
     if block.kind == "text":
-        return {"type": "text", "text": "" if started else block.text}
+        text_block: Object = {"type": "text", "text": "" if started else block.text}
+        return text_block | ({"citations": [*map(_search_result, block.citations)]} if block.citations else {})
     if block.kind == "call":
         return {
             "type": "tool_use",
@@ -124,6 +129,19 @@ def _content_block(block: AnswerBlock, started: BlockDelta | None = None) -> Obj
         return {"type": "redacted_thinking", "data": data}
     text, signature = ("", "") if started else (block.text, _signature(block))
     return {"type": "thinking", "thinking": text, "signature": signature}
+
+
+def _search_result(citation: Citation) -> Object:
+    """A citation as Anthropic has it: of the document that the text names as [n], result n - 1."""
+    return {
+        "type": "search_result_location",
+        "cited_text": citation.quote,
+        "search_result_index": citation.document - 1,
+        "source": citation.source,
+        "title": citation.title,
+        "start_block_index": 0,
+        "end_block_index": 1,
+    }
 
 
 def _signature(block: AnswerBlock) -> str:
@@ -180,6 +198,15 @@ class ChatWriter(AnswerWriter):
         said = {"input": custom_input(block.text)}
         return self._chunk({"tool_calls": [{"index": self._number(block), "custom": said}]})
 
+    def _cite(self, block: AnswerBlock, citation: Citation) -> bytes:
+        return self._chunk({"annotations": [self._annotation(block, citation)]})
+
+    def _annotation(self, block: AnswerBlock, citation: Citation) -> Object:
+        """The one kind of annotation that Chat Completions has. Its places are those in the whole content."""
+        first = sum(len(one.text) for one in self._order.blocks[: block.index] if one.kind == "text")
+        place = {"start_index": first + citation.start, "end_index": first + citation.end}
+        return {"type": "url_citation", "url_citation": {"url": citation.source, "title": citation.title, **place}}
+
     def _number(self, block: AnswerBlock) -> int:
         """Which of the calls it is."""
         return sum(one.kind == "call" for one in self._order.blocks[: block.index])
@@ -229,6 +256,8 @@ class ChatWriter(AnswerWriter):
         message: Object = {"role": "assistant", "content": said["text"] or None, "refusal": None}
         if said["reasoning"]:
             message["reasoning_content"] = said["reasoning"]
+        if cited := [self._annotation(block, one) for block in self._order.blocks for one in block.citations]:
+            message["annotations"] = cited
         calls = [self._call(block) for block in self._order.blocks if block.kind == "call"]
         if calls:
             message["tool_calls"] = calls
@@ -318,7 +347,7 @@ class ResponsesWriter(AnswerWriter):
         place, text, done = self._place(block), block.text, b""
         if block.kind == "text":
             done = self._event("response.output_text.done", **place, text=text, logprobs=[])
-            done += self._event("response.content_part.done", **place, part=_text_part(text))
+            done += self._event("response.content_part.done", **place, part=_text_part(text, block.citations))
         elif block.kind == "reasoning" and block.pieces:
             done = self._event("response.reasoning_summary_text.done", **place, text=text)
             part = {"type": "summary_text", "text": text}
@@ -332,6 +361,10 @@ class ResponsesWriter(AnswerWriter):
             done = self._event("response.function_call_arguments.done", **place, name=name, arguments=text)
         item = self._item(block)
         return done + self._event("response.output_item.done", output_index=place["output_index"], item=item)
+
+    def _cite(self, block: AnswerBlock, citation: Citation) -> bytes:
+        told = {"annotation_index": len(block.citations) - 1, "annotation": citation.annotation()}
+        return self._event("response.output_text.annotation.added", **self._place(block), **told)
 
     def _finish(self) -> bytes:
         response = self._response
@@ -385,7 +418,7 @@ class ResponsesWriter(AnswerWriter):
             return item | ({"encrypted_content": wrapped_seal(block.signature, block.redacted)} if sealed else {})
         item["status"] = "in_progress" if started else "completed"
         if block.kind == "text":
-            content = [] if started else [_text_part(block.text)]
+            content = [] if started else [_text_part(block.text, block.citations)]
             return item | {"type": "message", "role": "assistant", "content": content}
         form = self._form(block)
         item |= {"call_id": block.id, "name": form.name} | ({"namespace": form.namespace} if form.namespace else {})
@@ -394,8 +427,9 @@ class ResponsesWriter(AnswerWriter):
         return item | {"type": "function_call", "arguments": "" if started else block.text}
 
 
-def _text_part(text: str) -> Object:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+def _text_part(text: str, citations: Sequence[Citation] = ()) -> Object:
+    annotations = [citation.annotation() for citation in citations]
+    return {"type": "output_text", "text": text, "annotations": annotations, "logprobs": []}
 
 
 def writer(

@@ -215,8 +215,8 @@ class KnowledgeBaseSearch:
         shown: list[Mapping[str, Json]] = []
         rich: list[Json] = []
         for document, passages in await self._reader.everything(where):
-            number = await _number(scope, document)
             text = "".join(passage.text for passage in passages)
+            number = await _number(scope, document, text)
             shown.append({"document": number, "title": document.name, "contents": text})
             rich.append(_rich(number, document, passages[0], len(text)))
         return _Part(shown, rich, notes)
@@ -234,7 +234,7 @@ class KnowledgeBaseSearch:
                 break
             text = beginning_of(hit.passage.text, room)
             room -= count_tokens(text)
-            number = await _number(scope, hit.document)
+            number = await _number(scope, hit.document, text)
             shown.append(_simple(number, hit, text))
             rich.append(_rich(number, hit.document, hit.passage, len(text), hit))
         if not shown:
@@ -292,7 +292,7 @@ def _notes(totals: ShelfTotals, scope: SearchReach, *, whole: bool) -> list[str]
     return made
 
 
-async def _number(scope: ToolScope, document: Document) -> int:
+async def _number(scope: ToolScope, document: Document, shown: str) -> int:
     """The number of a document in the conversation: that of the project's file, or a new permanent one."""
     held = next((a for a in scope.attachments if a.file_id == document.id), None)
     if held is not None:
@@ -302,7 +302,7 @@ async def _number(scope: ToolScope, document: Document) -> int:
     base = document.shelf.id
     url = f"/api/v1/knowledge-bases/{base}/documents/{document.id}"
     made_from = (base,) if base else ()
-    found = FoundDocument(document.name, document.media_type or "text/plain", "", document.size, url, made_from)
+    found = FoundDocument(document.name, document.media_type or "text/plain", "", document.size, url, made_from, shown)
     return (await scope.documents.keep(found)).document
 
 

@@ -77,7 +77,8 @@ class FoundDocument:
     """A document that a tool brought into a conversation. `url` is its source, or None.
 
     `size` is the fetched size in bytes; `text` is the readable part. `made_from` are the knowledge bases that it was
-    made from: if a grant on one of them ends, it is withheld.
+    made from: if a grant on one of them ends, it is withheld. `shown` is what its tool shows of one whose text is not
+    stored: citations quote it.
     """
 
     title: str
@@ -86,6 +87,7 @@ class FoundDocument:
     size: int
     url: str | None = None
     made_from: tuple[str, ...] = ()
+    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)

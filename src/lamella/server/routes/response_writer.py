@@ -24,6 +24,7 @@ from lamella.core.packets import (
     TurnFinished,
 )
 from lamella.core.records import TurnRecord
+from lamella.gateway.answer_blocks import Citation
 from lamella.server.routes.openai_items import RESPONSE
 
 Item = dict[str, Any]
@@ -186,7 +187,8 @@ class ResponseWriter:
         if block is None or item is None or source is None or item["type"] != "message":
             return b""
         annotations = item["content"][0]["annotations"]
-        annotation = _annotation(packet, source)
+        told = (packet.document, source.title, source.url, source.file_id)
+        annotation = Citation(block, packet.start, packet.end, *told).annotation()
         annotations.append(annotation)
         return self._event(
             "response.output_text.annotation.added",
@@ -236,11 +238,3 @@ class ResponseWriter:
 
 def _running(item: Item) -> Item:
     return {"status": "in_progress"} if item["type"] == "message" else {}
-
-
-def _annotation(packet: CitationPacket, source: SourcePacket) -> Item:
-    if source.url is not None:
-        place = {"start_index": packet.start, "end_index": packet.end}
-        return {"type": "url_citation", "url": source.url, "title": source.title, **place}
-    file_id = source.file_id or f"document_{packet.document}"
-    return {"type": "file_citation", "file_id": file_id, "filename": source.title, "index": packet.start}
