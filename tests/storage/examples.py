@@ -126,7 +126,7 @@ def new_turn(
     )
 
 
-def queued_message(id: str = "queued_1", text: str = "And now?", conversation_id: str = "conv_1") -> QueuedMessage:
+def queued_message(id: str = "queued_m1", text: str = "And now?", conversation_id: str = "conv_1") -> QueuedMessage:
     sent_at = NOON.astimezone(BERLIN)
     payload: JsonObject = {"file_ids": ["file_1"], "choices": {"layout": None}}
     return QueuedMessage(id, conversation_id, ANN.user_id, text, sent_at, "Europe/Berlin", payload)

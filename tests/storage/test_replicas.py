@@ -101,7 +101,7 @@ async def test_what_waits_is_answered_first_and_keeps_the_conversation_held(both
     assert await both.replicas.hold("conv_1") == Hold("one", None, waits=True)
     assert await both.replicas.take("one", "conv_1", to_speak=True) == Hold("one", None, waits=True)
     assert await both.replicas.let_go("one", "conv_1")
-    await both.queue.cancel_queued(ANN, "queued_1")
+    await both.queue.cancel_queued(ANN, "queued_m1")
     assert not await both.replicas.let_go("one", "conv_1")
 
 
@@ -184,7 +184,7 @@ async def test_a_start_takes_what_one_process_alone_left(both: Store) -> None:
     for n in (2, 3):
         await both.conversations.create_conversation(ANN, conversation(f"conv_{n}"))
     await both.turns.begin_turn(ANN, new_turn(), minutes(0))
-    await both.queue.queue_message(ANN, queued_message("queued_2", conversation_id="conv_2"))
+    await both.queue.queue_message(ANN, queued_message("queued_m2", conversation_id="conv_2"))
     assert not (await both.replicas.look("one")).has_orphans
     assert await both.replicas.inherit("one", NOON) == ()
     found = await both.replicas.inherit("one", NOON, started=True)
@@ -228,11 +228,11 @@ async def test_a_row_that_comes_while_a_conversation_is_let_go_is_never_overlook
     for n in range(30):
         await one.replicas.take("one", "conv_1", to_speak=True)
         left, _ = await asyncio.gather(
-            one.replicas.let_go("one", "conv_1"), two.queue.queue_message(ANN, queued_message(f"queued_{n}"))
+            one.replicas.let_go("one", "conv_1"), two.queue.queue_message(ANN, queued_message(f"queued_m{n}"))
         )
         holder = (await one.replicas.hold("conv_1")).holder
         assert holder == ("one" if left else "two")
-        await two.queue.cancel_queued(ANN, f"queued_{n}")
+        await two.queue.cancel_queued(ANN, f"queued_m{n}")
         assert not await one.replicas.let_go(str(holder), "conv_1")
 
 
@@ -246,7 +246,7 @@ async def test_a_late_write_is_kept_whole_or_refused(two_stores: tuple[Store, St
         async def late(id: str = id, n: int = n) -> bool:
             FENCE.set(Fence(id))
             try:
-                await one.queue.queue_message(ANN, queued_message(f"queued_{n}"))
+                await one.queue.queue_message(ANN, queued_message(f"queued_m{n}"))
             except LeaseLost:
                 return False
             return True
@@ -257,4 +257,4 @@ async def test_a_late_write_is_kept_whole_or_refused(two_stores: tuple[Store, St
 
         kept, seen = await asyncio.gather(asyncio.create_task(late()), asyncio.create_task(taken()))
         assert [row.id for row in await two.queue.queued(ANN, "conv_1")] == seen
-        assert (f"queued_{n}" in seen) == kept
+        assert (f"queued_m{n}" in seen) == kept

@@ -189,8 +189,8 @@ async def _work(store: Store) -> None:
     await store.responses.add_response(ANN, StoredResponse("resp_up", NOON, account="account"))
     await store.threads.name_messages(ANN, "thread", "turn_1", ["m1", "m2"])
     await store.queue.queue_message(ANN, queued_message())
-    await store.queue.queue_message(ANN, queued_message("queued_2"))
-    await store.queue.cancel_queued(ANN, "queued_2")
+    await store.queue.queue_message(ANN, queued_message("queued_m2"))
+    await store.queue.cancel_queued(ANN, "queued_m2")
     await store.notices.add_notice(ANN, notice())
     await store.jobs.enqueue(ANN, new_job(), NOON)
     await store.jobs.enqueue(ANN, new_job("title"), NOON)
@@ -267,7 +267,7 @@ async def _records(store: Store) -> dict[str, object]:
         "beginning": await store.snapshots.snapshot(ANN, "conv_1", "m-1"),
         "surroundings": await store.snapshots.agent_and_project(ANN, "conv_1", "agent_1"),
         "queued": await store.queue.queued(ANN, "conv_1"),
-        "cancelled": await store.queue.queued_message(ANN, "queued_2"),
+        "cancelled": await store.queue.queued_message(ANN, "queued_m2"),
         "totals": await store.notices.totals(ANN, "conv_1"),
         "documents": await store.documents.found_documents(ANN, "conv_1"),
         "text": await store.files.file_text(ANN, "file_1"),

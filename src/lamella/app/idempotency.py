@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -60,5 +61,8 @@ class IdempotentCreation:
             try:
                 return await make(bound)
             except LamellaError:
-                await self._store.keys.release_key(caller, request.key)
+                with suppress(NotFound):  # another process with the same key may have been faster
+                    return await find(bound)
+                if bound == id:
+                    await self._store.keys.release_key(caller, request.key)
                 raise

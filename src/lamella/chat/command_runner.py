@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from lamella.chat.mailbox import Mailboxes, in_progress
 from lamella.chat.packets import Queued
 from lamella.chat.queue import Queue
-from lamella.chat.queue_worker import queued_id_of
 from lamella.chat.queued import QueuedCommand, payload_of
 from lamella.chat.turns import Turns
 from lamella.commands.parse import TypedCommand
 from lamella.commands.registry import Commands
 from lamella.core.errors import LamellaError, NotFound, TurnInProgress
 from lamella.core.json import digest, encode
-from lamella.core.records import Caller, Notice, QueuedMessage
+from lamella.core.records import Caller, Notice, QueuedMessage, queued_id_of
 from lamella.turns.services import Services
 
 
@@ -80,16 +79,26 @@ class CommandRunner:
         store, caller = self._services.store, command.caller
         same, now = digest(encode([command.conversation_id, command.typed])), self._services.clock.now()
         known = await store.keys.claim_key(caller, key, "commands", same, command.notice_id, now)
-        with suppress(NotFound):
-            return await store.notices.notice(caller, known)
-        with suppress(NotFound):
-            return await self._queue.placed(caller, await store.queue.queued_message(caller, queued_id_of(known)))
+        if (outcome := await self._known(caller, known)) is not None:
+            return outcome
         try:
             return await self._place(_SentCommand(caller, command.conversation_id, command.typed, known, command.queue))
         except LamellaError:
-            # It stored nothing: its key can be used again.
-            await store.keys.release_key(caller, key)
+            if (outcome := await self._known(caller, known)) is not None:  # another process was faster
+                return outcome
+            if known == command.notice_id:
+                # It stored nothing: its key can be used again.
+                await store.keys.release_key(caller, key)
             raise
+
+    async def _known(self, caller: Caller, notice_id: str) -> Notice | Queued | None:
+        """The outcome of the command with this notice; None if it was never stored."""
+        store = self._services.store
+        with suppress(NotFound):
+            return await store.notices.notice(caller, notice_id)
+        with suppress(NotFound):
+            return await self._queue.placed(caller, await store.queue.queued_message(caller, queued_id_of(notice_id)))
+        return None
 
     async def _place(self, command: _SentCommand) -> Notice | Queued:
         """Run a command now if it is its turn, else queue it."""

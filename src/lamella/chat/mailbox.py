@@ -31,6 +31,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
+from lamella.chat.packets import Queued
 from lamella.chat.replica import Replica
 from lamella.core.errors import LamellaError, TurnInProgress
 from lamella.core.records import Caller
@@ -78,7 +79,7 @@ class Mailbox:
     holding: asyncio.Lock = field(default_factory=asyncio.Lock)
     keeper: asyncio.Task[None] | None = None
     beginning: str | None = None
-    begins: asyncio.Task[None] | None = None
+    begins: asyncio.Task[str | Queued] | None = None
     taking: frozenset[str] = frozenset()
     running: str | None = None
     arrivals: list[IncomingMessage] = field(default_factory=list)

@@ -28,6 +28,7 @@ from lamella.core.records import (
     QueuedMessage,
     QueueStatus,
     Unchanged,
+    turn_id_of,
 )
 from lamella.turns.services import Services
 
@@ -41,16 +42,6 @@ PAUSE = 1.0
 
 SHOWN = 200
 """Characters of a message in the notice that it could not be answered; its data has all of it."""
-
-
-def turn_id_of(row: QueuedMessage) -> str:
-    """The id of the turn that a row begins, alone or with later ones."""
-    return f"turn_{row.id.partition('_')[2]}"
-
-
-def queued_id_of(turn_id: str) -> str:
-    """The id that the message of a turn has while it waits."""
-    return f"queued_{turn_id.partition('_')[2]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,6 @@ from lamella.chat.message import (
 )
 from lamella.chat.packets import Queued
 from lamella.chat.queue import Queue
-from lamella.chat.queue_worker import queued_id_of
 from lamella.chat.queued import QueuedContent, payload_of
 from lamella.chat.turns import Turns
 from lamella.commands.parse import TypedCommand
@@ -58,7 +57,17 @@ from lamella.core.access import Identity
 from lamella.core.agents import joined
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound
 from lamella.core.json import digest, encode
-from lamella.core.records import UNCHANGED, Caller, Conversation, NewRun, NewTurn, Notice, Place, QueuedMessage
+from lamella.core.records import (
+    UNCHANGED,
+    Caller,
+    Conversation,
+    NewRun,
+    NewTurn,
+    Notice,
+    Place,
+    QueuedMessage,
+    queued_id_of,
+)
 from lamella.core.settings import EngineSettings
 from lamella.turns.admission import Preview
 from lamella.turns.services import Services
@@ -66,6 +75,9 @@ from lamella.turns.turn import TurnEngine
 
 SHORT = 4_000
 """Characters of a text that is counted at once; a longer one is counted in a thread."""
+
+ELSEWHERE_SECONDS, ELSEWHERE_PAUSE = 2.0, 0.05
+"""How long a message is looked for whose key another process has, and the pause between two looks."""
 
 Done = str | Queued | Notice
 """The outcome of a message: the id of its turn, its place in the queue, or a command's answer."""
@@ -79,6 +91,8 @@ class _Submitted:
     message: Message
     patience: WaitPolicy
     arrival: IncomingMessage
+    owns_key: bool = True
+    """Whether this request was the first with its Idempotency-Key."""
 
 
 class Sender:
@@ -191,25 +205,43 @@ class Sender:
         return await asyncio.shield(self._turns.track(self._submit(conversation_id, sent)))
 
     async def _submit(self, conversation_id: str, sent: _Submitted) -> str | Queued:
-        box, begins = self._mailboxes.of(conversation_id), None
-        caller, message = sent.caller, sent.message
+        box, caller, message = self._mailboxes.of(conversation_id), sent.caller, sent.message
         with box.expecting(sent.arrival):
             async with box.rows:
                 conversation = await self._services.store.conversations.conversation(caller, conversation_id)
                 new = await self._new_turn(caller, conversation, message)
-                if message.key is not None:
-                    new = replace(new, id=await self._claim(caller, new, message))
-                    begins = box.begins if box.beginning == new.id else None
-                    if begins is None and (known := await self._known(caller, new.id)) is not None:
-                        return known
-                if begins is None:
-                    taken = await self._take(box, new, sent)
-                    if isinstance(taken, Queued):
-                        return taken
-                    begins = taken
+                if message.key is None:
+                    admitted = await self._take(box, new, sent)
+                else:
+                    admitted = await self._keyed(box, new, sent, message.key)
+            if not isinstance(admitted, asyncio.Task):
+                return admitted
             # Not under the rows: a beginning may wait for a compaction.
-            await asyncio.shield(begins)
-        return new.id
+            return await asyncio.shield(admitted)
+
+    async def _keyed(
+        self, box: Mailbox, new: NewTurn, sent: _Submitted, key: str
+    ) -> asyncio.Task[str | Queued] | str | Queued:
+        """Take a message unless its key came with the same message before, here or at another process."""
+        claimed = await self._claim(sent.caller, key, new, sent.message)
+        if box.begins is not None and box.beginning == claimed:
+            return box.begins
+        known = await self._known(sent.caller, claimed)
+        if known is None and claimed != new.id:
+            known = await self._made_elsewhere(sent.caller, claimed)
+        if known is not None:
+            return known
+        return await self._take(box, replace(new, id=claimed), replace(sent, owns_key=claimed == new.id))
+
+    async def _made_elsewhere(self, caller: Caller, turn_id: str) -> str | Queued | None:
+        """The outcome of a message whose key another process has. That one may have ended before it stored anything, so
+        this waits for `ELSEWHERE_SECONDS` at most.
+        """
+        clock = self._services.clock
+        until = clock.monotonic() + ELSEWHERE_SECONDS
+        while (known := await self._known(caller, turn_id)) is None and clock.monotonic() < until:
+            await clock.sleep(ELSEWHERE_PAUSE)
+        return known
 
     async def _known(self, caller: Caller, turn_id: str) -> str | Queued | None:
         """The outcome of the message with this turn's id; None if it was never stored."""
@@ -220,7 +252,7 @@ class Sender:
             return row.turn_id or await self._queue.placed(caller, row)
         return None
 
-    async def _take(self, box: Mailbox, new: NewTurn, sent: _Submitted) -> asyncio.Task[None] | Queued:
+    async def _take(self, box: Mailbox, new: NewTurn, sent: _Submitted) -> asyncio.Task[str | Queued] | str | Queued:
         """Begin the turn if the conversation is free, else queue the message. If nothing is stored, the key stays
         free.
         """
@@ -234,16 +266,34 @@ class Sender:
                 raise in_progress(await self._mailboxes.running(sent.caller, new.conversation_id))
             return await self._enqueue(new, sent)
         except LamellaError:
-            await self._release(sent.caller, sent.message.key)
+            if (known := await self._known_after_failure(new, sent)) is not None:
+                return known
             raise
 
-    async def _begin(self, box: Mailbox, new: NewTurn, sent: _Submitted) -> None:
+    async def _begin(self, box: Mailbox, new: NewTurn, sent: _Submitted) -> str | Queued:
         try:
             await self._turns.begin(box, sent.caller, new, sent.arrival)
+        except LamellaError:
+            self._mailboxes.leave(box, sent.caller, new.conversation_id)
+            if (known := await self._known_after_failure(new, sent)) is not None:
+                return known
+            raise
         except BaseException:
             self._mailboxes.leave(box, sent.caller, new.conversation_id)
-            await self._release(sent.caller, sent.message.key)
+            await self._release(sent)
             raise
+        return new.id
+
+    async def _known_after_failure(self, new: NewTurn, sent: _Submitted) -> str | Queued | None:
+        """The outcome of a message that failed here because another process was faster with the same key. None for any
+        other, whose key can be used again: it stored nothing.
+        """
+        if sent.message.key is None:
+            return None
+        known = await self._known(sent.caller, new.id)
+        if known is None:
+            await self._release(sent)
+        return known
 
     async def _enqueue(self, new: NewTurn, sent: _Submitted) -> Queued:
         """Queue a message with its current settings, which later changes do not affect."""
@@ -284,10 +334,9 @@ class Sender:
             await self._queue.stop((row,))
         return queued
 
-    async def _release(self, caller: Caller, key: str | None) -> None:
-        """The request stored nothing: its key can be used again."""
-        if key is not None:
-            await self._services.store.keys.release_key(caller, key)
+    async def _release(self, sent: _Submitted) -> None:
+        if sent.message.key is not None and sent.owns_key:
+            await self._services.store.keys.release_key(sent.caller, sent.message.key)
 
     async def again(self, caller: Caller, conversation_id: str, turn_id: str, message: Message) -> Message:
         """The message that asks a turn's question again in another branch: its text and files, and the rest of
@@ -309,14 +358,16 @@ class Sender:
         tools = turn.tools if message.tools is None else message.tools
         return replace(again, tools=tools, results=turn.results)
 
-    async def _claim(self, caller: Caller, new: NewTurn, message: Message) -> str:
+    async def _claim(self, caller: Caller, key: str, new: NewTurn, message: Message) -> str:
         """Bind the message's key to the new turn's id, or return the id that the same message had before."""
         same = [new.conversation_id, replace(message, key=None, blocks=())]
         store, now = self._services.store, self._services.clock.now()
-        return await store.keys.claim_key(caller, str(message.key), "turns", digest(encode(same)), new.id, now)
+        return await store.keys.claim_key(caller, key, "turns", digest(encode(same)), new.id, now)
 
     async def _new_turn(self, caller: Caller, conversation: Conversation, message: Message) -> NewTurn:
         text = checked(message)
+        if conversation.head is not None:
+            self._services.ids.follow(conversation.head)
         now = message.sent_at or self._services.clock.now()
         parent, named = None, message.parent_message_id
         if named is None:

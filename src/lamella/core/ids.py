@@ -17,6 +17,10 @@ class Ids(Protocol):
         """A new id that sorts after every earlier one of this source."""
         ...
 
+    def follow(self, *ids: str) -> None:
+        """Make all later ids sort after these, which another process made, even if its clock is ahead of this one."""
+        ...
+
 
 def _base32(number: int, length: int) -> str:
     letters = []
@@ -42,7 +46,7 @@ class RandomIds:
         return f"{prefix}_{_base32(number, _LENGTH)}"
 
     def follow(self, *ids: str) -> None:
-        """Make all later ids sort after those of an earlier process, even if the clock was set back."""
+        """See `Ids.follow`. Ids of another shape are left out."""
         for id in ids:
             name = id.rpartition("_")[2]
             if len(name) == _LENGTH and not set(name) - set(_ALPHABET):
@@ -58,3 +62,6 @@ class CountingIds:
     def new(self, prefix: str) -> str:
         self._count += 1
         return f"{prefix}_{self._count:06d}"
+
+    def follow(self, *ids: str) -> None:
+        """They are all of one run."""

@@ -194,6 +194,9 @@ class LineRecorder:
         if found.line is None and (line_id := self._loops.summarised(exchange, window)) is not None:
             with suppress(NotFound):  # it was deleted
                 found = Match(Relation.REWRITTEN, await self._store.lines.line(exchange.caller, line_id))
+        if found.line is not None and found.relation is Relation.NEXT:
+            # It has the line's last answer, so it came later, whatever another process's clock said.
+            exchange.at = max(exchange.at, found.line.at + timedelta(microseconds=1))
         before, billed = await self._before(exchange, found)
         # Ids and the ledger belong to the event loop; what takes time with a long answer goes to a thread.
         seen = Observation(exchange, window, found, before, changed)

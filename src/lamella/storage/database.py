@@ -217,6 +217,8 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Mapping[
 
 def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], unless_newer: Column[Any]) -> None:
     """Insert rows, or replace those of the same key, unless the one that is there has a larger `unless_newer`."""
+    if not rows:
+        return
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     made = dialect.insert(table)
     changed = {column.name: made.excluded[column.name] for column in table.columns if not column.primary_key}

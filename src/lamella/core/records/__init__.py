@@ -69,7 +69,17 @@ from lamella.core.records.turns import (
     can_go_on,
     first_choice,
 )
-from lamella.core.records.work import Job, JobStatus, NewJob, Notice, NoticeKind, QueuedMessage, QueueStatus
+from lamella.core.records.work import (
+    Job,
+    JobStatus,
+    NewJob,
+    Notice,
+    NoticeKind,
+    QueuedMessage,
+    QueueStatus,
+    queued_id_of,
+    turn_id_of,
+)
 
 __all__ = [
     "UNCHANGED",
@@ -138,4 +148,6 @@ __all__ = [
     "UnfinishedTurn",
     "can_go_on",
     "first_choice",
+    "queued_id_of",
+    "turn_id_of",
 ]

@@ -49,6 +49,16 @@ class QueuedMessage:
         return f"note_{self.id.partition('_')[2]}"
 
 
+def turn_id_of(row: QueuedMessage) -> str:
+    """The id of the turn that a row begins, alone or with later ones."""
+    return f"turn_{row.id.partition('_')[2]}"
+
+
+def queued_id_of(turn_id: str) -> str:
+    """The id that the message of a turn has while it waits."""
+    return f"queued_{turn_id.partition('_')[2]}"
+
+
 class NoticeKind(StrEnum):
     """The subject of a notice."""
 

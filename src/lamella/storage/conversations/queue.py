@@ -16,14 +16,24 @@ from sqlalchemy import Text as Stored
 
 from lamella.core.errors import NotFound, NotWaiting, QueueFull
 from lamella.core.json import JsonObject
-from lamella.core.records import Caller, Notice, Page, PageQuery, QueuedMessage, QueueStatus, Totals
+from lamella.core.records import (
+    Caller,
+    Notice,
+    Page,
+    PageQuery,
+    QueuedMessage,
+    QueueStatus,
+    Totals,
+    queued_id_of,
+    turn_id_of,
+)
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.messages import beginning_of
-from lamella.storage.database import Rows, reads, writes
+from lamella.storage.database import LATER, Rows, reads, writes
 from lamella.storage.grants import bases_to_quote, may_quote, notices_held_back
 from lamella.storage.replicas import tell_of_row
 from lamella.storage.rows import find_row, owned_by, page, record, values
-from lamella.storage.tables import messages, notices, requests, sessions
+from lamella.storage.tables import messages, notices, requests, sessions, turns
 from lamella.storage.tables import queued_messages as queue
 
 _QUEUED = queue.c.status == QueueStatus.QUEUED
@@ -74,6 +84,13 @@ def take_unchanged(
             raise NotWaiting("This message was changed meanwhile.", hint="Read it again.", param="message_id")
 
 
+def take_same(connection: Connection, caller: Caller, turn_id: str) -> None:
+    """Take the row of a message whose turn begins, if another process has queued it by the same Idempotency-Key."""
+    this = owned_by(queue, caller, queued_id_of(turn_id))
+    taken = update(queue).where(*this, _QUEUED).values(status=QueueStatus.BEGUN, turn_id=turn_id)
+    connection.execute(taken.execution_options(**{LATER: True}))
+
+
 def take_queued(
     connection: Connection,
     caller: Caller,
@@ -99,12 +116,15 @@ class QueueRows(Rows):
     ) -> QueuedMessage:
         """Append a message to the queue of its conversation. Returns it with its position.
 
-        Raises `QueueFull` when `limit` of them wait.
+        Raises `QueueFull` when `limit` of them wait, `NotWaiting` if its turn has begun.
         """
         here = (queue.c.conversation_id == message.conversation_id, queue.c.owner == caller.user_id)
         waiting = select(func.count()).where(*here, _QUEUED)
         last = select(func.max(queue.c.seq)).where(*here)
         find_conversation(connection, caller, message.conversation_id, lock=True)
+        turn_id = turn_id_of(message)
+        if connection.execute(select(turns.c.id).where(*owned_by(turns, caller, turn_id))).scalar() is not None:
+            raise _left(replace(message, status=QueueStatus.BEGUN, turn_id=turn_id))
         if limit is not None and connection.execute(waiting).scalar_one() >= limit:
             raise _full(limit)
         before = connection.execute(last).scalar_one()

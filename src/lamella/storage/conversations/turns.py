@@ -41,10 +41,10 @@ from lamella.storage.conversations.decisions import Moment, decide
 from lamella.storage.conversations.messages import end_row, run_row, step_row, turn_row, user_message_row
 from lamella.storage.conversations.packets import stored_lines
 from lamella.storage.conversations.paths import find_path, find_records, find_turn
-from lamella.storage.conversations.queue import take_unchanged
+from lamella.storage.conversations.queue import take_same, take_unchanged
 from lamella.storage.conversations.requests import PinnedTo, bill_row, find_pinned, pin, request_end_row
 from lamella.storage.conversations.sessions import move_to_session, spend
-from lamella.storage.database import Rows, insert_missing, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, upsert, writes
 from lamella.storage.failures import damaged
 from lamella.storage.files import find_files, numbered, numbers_of, store_numbers
 from lamella.storage.grants import bases_of_requests, closed_turn
@@ -214,6 +214,7 @@ class TurnRows(Rows):
         decide(connection, self._ids, caller, Moment(conversation.id, at, turn.id), brought)
         attached = attach(connection, caller, turn, wanted)
         take_unchanged(connection, caller, conversation.id, queued, turn.id)
+        take_same(connection, caller, turn.id)
         if footing.pinned is not None:
             pin(connection, caller, PinnedTo(turn.id, conversation.id, at), footing.pinned)
         sent_at = fixed_offset(turn.sent_at)
@@ -375,8 +376,9 @@ class TurnRows(Rows):
     def append_journal(self, connection: Connection, entries: Sequence[JournalEntry]) -> None:
         """Store packets of any number of turns in one transaction.
 
-        An entry that is there already stays as it is: appending again after a failure is safe. Packets of a turn that
-        was deleted meanwhile have nowhere to go and are left out; those of a foreign turn raise `NotFound`.
+        Appending again after a failure is safe: an entry that is there already stays as it is, or grows by the packets
+        that came meanwhile. Packets of a turn that was deleted meanwhile have nowhere to go and are left out; those of
+        a foreign turn raise `NotFound`.
         """
         if not entries:
             return
@@ -384,7 +386,12 @@ class TurnRows(Rows):
         for entry in entries:
             if owners.get(entry.turn_id, entry.owner) != entry.owner:
                 raise NotFound(f"There is no turn {entry.turn_id}.", param="turn_id")
-        insert_missing(connection, journal, [values(journal, entry) for entry in entries if entry.turn_id in owners])
+        upsert(
+            connection,
+            journal,
+            [values(journal, entry) for entry in entries if entry.turn_id in owners],
+            journal.c.last,
+        )
 
     @reads
     def progress(self, connection: Connection, turn_ids: Sequence[str]) -> Mapping[str, tuple[int, bool]]:
