@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager, suppress
 from time import monotonic
 
 import pytest
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from cut_connections import Proxy, proxied
-from lamella.core.errors import NotWaiting, StoreFailed
+from lamella.core.errors import NotFound, NotWaiting, StoreFailed
 from lamella.core.ids import CountingIds
 from lamella.core.records import PageQuery
 from lamella.storage import Store
@@ -230,6 +231,61 @@ async def test_an_error_of_the_caller_is_told_at_once(postgres: PostgresServer, 
         await store.queue.cancel_queued(ANN, "queued_m1")
         with pytest.raises(NotWaiting):
             await store.queue.cancel_queued(ANN, "queued_m1")
+
+
+@pytest.mark.parametrize("forward", [True, False], ids=["done", "undone"])
+async def test_a_rollback_that_is_lost_changes_no_answer(
+    postgres: PostgresServer, proxy: Proxy, forward: bool
+) -> None:
+    """The server undoes what it did not hear the end of: nobody needs to know."""
+    async with _reached(proxy, postgres) as (store, _):
+        await store.conversations.create_conversation(ANN, conversation())
+        await store.conversations.conversation(ANN, "conv_1")
+        for read in range(2):
+            proxy.cut_at(b"ROLLBACK", forward=forward)
+            for _ in range(8):
+                assert (await store.conversations.conversation(ANN, "conv_1")).id == "conv_1"
+            assert proxy.cuts == read + 1
+        proxy.cut_at(b"ROLLBACK", forward=forward)
+        with pytest.raises(NotFound):
+            await store.queue.cancel_queued(ANN, "queued_9")
+        await store.queue.queue_message(ANN, queued_message(), 5)
+
+
+AGAIN = text("DO $$ BEGIN RAISE EXCEPTION 'contradicted' USING ERRCODE = '40001'; END $$")
+
+
+@pytest.mark.parametrize("forward", [True, False], ids=["done", "undone"])
+async def test_a_transaction_that_others_contradict_runs_again_if_its_connection_is_lost_too(
+    postgres: PostgresServer, proxy: Proxy, forward: bool
+) -> None:
+    async with _reached(proxy, postgres) as (store, _):
+        attempts = 0
+
+        def work(connection: Connection) -> str:
+            nonlocal attempts
+            attempts += 1
+            if attempts == 1:
+                proxy.cut_at(b"ROLLBACK", forward=forward)
+                connection.execute(AGAIN)
+            return str(connection.execute(text("SELECT 'done'")).scalar_one())
+
+        assert await store.database.write(work) == "done"
+        assert (attempts > 1, proxy.cuts) == (True, 1)
+
+
+async def test_a_connection_that_is_lost_leaves_one_line_in_the_log(
+    postgres: PostgresServer, proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The driver says nothing of its own."""
+    async with _reached(proxy, postgres) as (store, _):
+        await store.conversations.create_conversation(ANN, conversation())
+        for pattern in (b"BEGIN", b"INSERT", b"SELECT", b"COMMIT"):
+            for forward in (True, False):
+                proxy.cut_at(pattern, forward=forward)
+                await store.queue.queue_message(ANN, queued_message(f"queued_{pattern!r}_{forward}"), 50)
+        assert proxy.cuts == 8
+    assert [record.getMessage() for record in caplog.records if record.name != "asyncio"] == []
 
 
 async def test_a_closed_store_waits_for_no_server(postgres: PostgresServer, proxy: Proxy) -> None:

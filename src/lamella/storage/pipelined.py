@@ -11,13 +11,14 @@ This module needs psycopg: `storage.postgresql` imports it once a database of Po
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from psycopg import Connection, Cursor
+from psycopg import Connection, Cursor, Error, OperationalError
 from psycopg.abc import Params
 from psycopg.generators import fetch_many
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ConnStatus, TransactionStatus
 
 _IDLE = TransactionStatus.IDLE
 _TRANSACTION_ID = "SELECT pg_current_xact_id()::text"
@@ -32,10 +33,8 @@ class PipelinedCursor(Cursor[Any]):
         if not isinstance(connection, PipelinedConnection) or not connection.waits:
             super().execute(query, params, **given)
             return self
-        with connection.pipeline():
-            connection.send()
+        with connection.together():
             super().execute(query, params, **given)
-        connection.sent()
         return self
 
     def copy(self, *args: Any, **given: Any) -> Any:
@@ -47,10 +46,8 @@ class PipelinedCursor(Cursor[Any]):
         """As psycopg's."""
         connection = self.connection
         assert isinstance(connection, PipelinedConnection)
-        with connection.pipeline():
-            connection.send()
+        with connection.together():
             super().executemany(query, params_seq, returning=returning)
-        connection.sent()
 
 
 class PipelinedConnection(Connection[Any]):
@@ -73,23 +70,44 @@ class PipelinedConnection(Connection[Any]):
 
     def begin(self, statement: str, *, writes: bool) -> None:
         """Begin a transaction, with its first statement. One that writes asks for its id."""
-        self._take_answer()
+        with self._unless_lost():
+            self._take_answer()
         self._waiting = [(statement, None)]
         self._asks_id, self.transaction_id = writes, None
 
     def flush(self) -> None:
         """Send what waits, and take its answers."""
         if self.waits:
+            with self.together():
+                pass
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Send what waits with the statements of the block, and take all answers at its end.
+
+        The first error is raised. psycopg's own block would log a second one: it asks a lost connection for answers.
+        """
+        first: Error | None = None
+        try:
             with self.pipeline():
-                self.send()
-            self.sent()
+                try:
+                    self._send()
+                    yield
+                except Error as error:
+                    first = error
+        except Error as error:
+            raise first or error from None
+        if first is not None:
+            raise first
+        if self._id is not None:
+            self.transaction_id = self._id.fetchall()[0][0]
+            self._id = None
 
     def later(self, query: Any, params: Sequence[Params] | None) -> None:
         """Run a statement, once for each of `params`, with the next one or at the end; nobody reads what it gives."""
         self._waiting.append((query, params))
 
-    def send(self) -> None:
-        """Send what waits. The connection is in pipeline mode."""
+    def _send(self) -> None:
         waiting, self._waiting = self._waiting, []
         for query, params in waiting:
             if params is None:
@@ -104,12 +122,6 @@ class PipelinedConnection(Connection[Any]):
     def _plain(self, query: Any, params: Params | None = None) -> Cursor[Any]:
         return Cursor[Any](self).execute(query, params)
 
-    def sent(self) -> None:
-        """The answers to what was sent are here."""
-        if self._id is not None:
-            self.transaction_id = self._id.fetchall()[0][0]
-            self._id = None
-
     def commit(self) -> None:
         """Commit, with what waits. The id is known before `COMMIT` is sent."""
         if self._has_only_begun():
@@ -117,10 +129,8 @@ class PipelinedConnection(Connection[Any]):
         if self._asks_id:
             self.flush()
         if self.waits:
-            with self.pipeline():
-                self.send()
+            with self.together():
                 self._plain("COMMIT")
-            self.sent()
         else:
             super().commit()
 
@@ -130,13 +140,23 @@ class PipelinedConnection(Connection[Any]):
             return
         self._waiting.clear()
         self._asks_id = False
-        if self.pgconn.transaction_status == TransactionStatus.INTRANS and self._is_answered:
-            self.pgconn.send_query(b"ROLLBACK")
-            self._is_answered = False
-            if self.pgconn.flush() == 0:
-                return
-        self._take_answer()
-        super().rollback()
+        with self._unless_lost():
+            if self.pgconn.transaction_status == TransactionStatus.INTRANS and self._is_answered:
+                self.pgconn.send_query(b"ROLLBACK")
+                self._is_answered = False
+                if self.pgconn.flush() == 0:
+                    return
+            self._take_answer()
+            super().rollback()
+
+    @contextmanager
+    def _unless_lost(self) -> Iterator[None]:
+        """If the connection is lost, the server rolls back by itself. The next statement says that it is lost."""
+        try:
+            yield
+        except OperationalError:
+            if self.pgconn.status != ConnStatus.BAD:
+                raise
 
     def _has_only_begun(self) -> bool:
         """Whether the server knows nothing of the transaction; it is forgotten then."""
