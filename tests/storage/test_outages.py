@@ -234,9 +234,7 @@ async def test_an_error_of_the_caller_is_told_at_once(postgres: PostgresServer, 
 
 
 @pytest.mark.parametrize("forward", [True, False], ids=["done", "undone"])
-async def test_a_rollback_that_is_lost_changes_no_answer(
-    postgres: PostgresServer, proxy: Proxy, forward: bool
-) -> None:
+async def test_a_rollback_that_is_lost_changes_no_answer(postgres: PostgresServer, proxy: Proxy, forward: bool) -> None:
     """The server undoes what it did not hear the end of: nobody needs to know."""
     async with _reached(proxy, postgres) as (store, _):
         await store.conversations.create_conversation(ANN, conversation())

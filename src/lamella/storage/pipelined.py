@@ -57,6 +57,7 @@ class PipelinedConnection(Connection[Any]):
         super().__init__(*args, **given)
         self.cursor_factory = PipelinedCursor
         self._waiting: list[tuple[Any, Sequence[Params] | None]] = []
+        self._begun = 0
         self._asks_id = False
         self._id: Cursor[Any] | None = None
         self._is_answered = True
@@ -68,11 +69,12 @@ class PipelinedConnection(Connection[Any]):
         """Whether something is to be sent with the next statement."""
         return bool(self._waiting) or self._asks_id
 
-    def begin(self, statement: str, *, writes: bool) -> None:
-        """Begin a transaction, with its first statement. One that writes asks for its id."""
+    def begin(self, statements: Sequence[str], *, writes: bool) -> None:
+        """Begin a transaction, with its first statements. One that writes asks for its id."""
         with self._unless_lost():
             self._take_answer()
-        self._waiting = [(statement, None)]
+        self._waiting = [(statement, None) for statement in statements]
+        self._begun = len(statements)
         self._asks_id, self.transaction_id = writes, None
 
     def flush(self) -> None:
@@ -162,7 +164,7 @@ class PipelinedConnection(Connection[Any]):
         """Whether the server knows nothing of the transaction; it is forgotten then."""
         if not self._is_answered or self.pgconn.transaction_status != _IDLE:
             return False
-        if len(self._waiting) > 1:
+        if len(self._waiting) > self._begun:
             return False
         self._waiting.clear()
         self._asks_id = False

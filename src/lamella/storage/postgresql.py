@@ -40,8 +40,11 @@ SETTING = "LAMELLA_DATABASE_URL"
 READERS, WRITERS = 4, 4
 """Connections of a process."""
 
-ATTEMPTS = 12
-"""How often a transaction is tried that others contradict. Most succeed with the second."""
+OPTIMISTIC = 2
+"""Attempts of a transaction together with others, before it runs alone."""
+
+ATTEMPTS = 8
+"""All attempts. Alone, only a process that stands still in the midst of a transaction is in the way."""
 
 PAUSE, LONGEST_PAUSE = 0.004, 0.25
 """Seconds before the second attempt at most, and before any: each later one may wait twice as long."""
@@ -52,8 +55,9 @@ PATIENCE = 20.0
 RECONNECTS = 0.05, 1.0
 """Seconds before the first attempt to reach it again, and before each later one at most."""
 
-_AGAIN = ("40001", "40P01")
-"""A transaction that contradicts another, or waits for one that waits for it: it changed nothing."""
+_AGAIN = ("40001", "40P01", "55P03")
+"""A transaction that contradicts another, waits for one that waits for it, or waited too long to be alone: it changed
+nothing."""
 
 _LOST = ("57P01", "57P02", "57P03", "25006")
 """The server goes down, comes up, or is no primary any more."""
@@ -78,6 +82,13 @@ SERIALIZABLE = "BEGIN ISOLATION LEVEL SERIALIZABLE"
 ONE_STATE = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 COMMITTED = "BEGIN ISOLATION LEVEL READ COMMITTED"
 """How a transaction begins that writes, that reads, and that waits for locks before it looks."""
+
+TOGETHER = ("LOCK TABLE deployment IN ROW SHARE MODE",)
+ALONE = ("SET LOCAL lock_timeout = '2s'", "LOCK TABLE deployment IN EXCLUSIVE MODE")
+"""What a transaction that writes does next: a lock of a table is taken before the state is fixed that it sees."""
+
+_IS_ALONE = "alone"
+"""The option of a connection whose next transaction runs alone."""
 
 ResultT = TypeVar("ResultT")
 
@@ -122,7 +133,10 @@ def postgres_engine(url: URL, begin: str = SERIALIZABLE, size: int = WRITERS) ->
         return connection
 
     def begun(connection: Connection) -> None:
-        _driver(connection).begin(begin, writes=begin != ONE_STATE)
+        locks: tuple[str, ...] = ()
+        if begin == SERIALIZABLE:
+            locks = ALONE if connection.get_execution_options().get(_IS_ALONE) else TOGETHER
+        _driver(connection).begin((begin, *locks), writes=begin != ONE_STATE)
 
     event.listen(engine, "do_connect", connecting)
     event.listen(engine, "begin", begun)
@@ -394,18 +408,20 @@ class Attempt(Generic[ResultT]):
             return self._found[-1]
         self._unknown = None
         pause = PAUSE
-        for _ in range(ATTEMPTS - 1):
+        for attempt in range(1, ATTEMPTS):
             try:
-                return self._once()
+                return self._once(alone=attempt > OPTIMISTIC)
             except DBAPIError as error:
                 if _state(error) not in _AGAIN:
                     raise
             sleep(uniform(0, pause))
             pause = min(2 * pause, LONGEST_PAUSE)
-        return self._once()
+        return self._once(alone=True)
 
-    def _once(self) -> ResultT:
+    def _once(self, *, alone: bool) -> ResultT:
         with self._connected() as connection:
+            if alone:
+                connection = connection.execution_options(alone=True)
             driver = _driver(connection)
             try:
                 transaction = connection.begin()
