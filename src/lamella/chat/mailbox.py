@@ -182,8 +182,9 @@ class Mailboxes:
     async def settled(self, conversation_id: str) -> None:
         """Returns when no process runs a turn of a conversation or follows one up."""
         async with self.of(conversation_id).floor:
-            if self.replica is not None:
-                await self.replica.settled(conversation_id)
+            pass  # held for longer, it would keep `let_go` from letting the conversation go
+        if self.replica is not None:
+            await self.replica.settled(conversation_id)
 
     async def close(self) -> None:
         """Wait until what was left is let go."""

@@ -21,6 +21,7 @@ from lamella.core.records import (
     UNCHANGED,
     Caller,
     Choices,
+    Conversation,
     NewRun,
     NewTurn,
     Notice,
@@ -179,6 +180,7 @@ class QueueWorker:
             arrival = IncomingMessage(is_message=True, turn_id=turn_id_of(group.rows[0]), stopped=group.sent.stopped)
             with place.box.expecting(arrival):
                 new = await self._new_turn(caller, group, group.sent)
+                arrival.turn_id = new.id
                 await self._turns.begin(place.box, caller, new, arrival, group.rows)
             return True
         except NotWaiting:
@@ -196,7 +198,11 @@ class QueueWorker:
 
     async def _new_turn(self, caller: Caller, group: QueuedGroup, sent: QueuedContent) -> NewTurn:
         first, last = group.rows[0], group.rows[-1]
+        conversation = await self._store.conversations.conversation(caller, first.conversation_id)
         turn_id = turn_id_of(first)
+        if conversation.head is not None and turn_id < conversation.head:  # queued by a process whose clock is behind
+            self._services.ids.follow(conversation.head)
+            turn_id = self._services.ids.new("turn")
         _, _, suffix = turn_id.partition("_")
         return NewTurn(
             id=turn_id,
@@ -216,16 +222,15 @@ class QueueWorker:
             choices=Choices(
                 layout=sent.layout,
                 marker_policy=sent.marker_policy,
-                agent_id=await self._agent(caller, group, sent),
+                agent_id=await self._agent(caller, conversation, sent),
                 thinking_effort=sent.thinking_effort,
                 knowledge_base_ids=sent.knowledge_base_ids,
             ),
         )
 
-    async def _agent(self, caller: Caller, group: QueuedGroup, sent: QueuedContent) -> str | Unchanged | None:
+    async def _agent(self, caller: Caller, conversation: Conversation, sent: QueuedContent) -> str | Unchanged | None:
         """The agent at the time when the message was sent; a deleted one is ignored."""
         if not sent.agent_chosen:
-            conversation = await self._store.conversations.conversation(caller, group.rows[0].conversation_id)
             if conversation.agent_id == sent.agent_id:
                 return UNCHANGED
             if sent.agent_id is not None:
