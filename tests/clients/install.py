@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 VERSIONS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("versions.toml").read_text())
-SECONDS = 300
+SECONDS = 480
 """For so long clients are installed; what is missing then is skipped."""
 
 AT_ONCE = 2
@@ -52,36 +53,73 @@ def is_installed(name: str) -> bool:
     return stamp.exists() and stamp.read_text() == str(VERSIONS[name]) and program(name).exists()
 
 
+NEEDS = """
+import re, sys
+from importlib.metadata import requires
+wanted = [one.partition(";") for one in requires(sys.argv[1])]
+names = {line: re.split("[^A-Za-z0-9._-]", line)[0] for line, _, when in wanted if "extra" not in when}
+print("\\n".join(line for line, name in names.items() if name not in sys.argv[2:]))
+"""
+"""Prints what a program requires, but for the packages that are named: those that it runs without."""
+
+
 def steps(name: str) -> list[list[str]]:
-    """The commands that install a client."""
+    """The commands that install a client; `{needs}` stands for what the one before has printed."""
     wanted, where = VERSIONS[name], str(place(name))
     if "npm" in wanted:
         quiet = ["--no-audit", "--no-fund", "--loglevel=error", "--fetch-retries=1", "--fetch-timeout=60000"]
         return [["npm", "install", "--prefix", where, *quiet, *wanted["npm"]]]
     python = str(place(name) / "bin" / "python")
     if shutil.which("uv"):
-        return [["uv", "venv", "-q", where], ["uv", "pip", "install", "-q", "--python", python, *wanted["pip"]]]
+        pip = ["uv", "pip", "install", "-q", "--python", python]
+        return [["uv", "venv", "-q", where], *_with_pip(wanted, pip, python)]
     quiet = ["--quiet", "--disable-pip-version-check", "--no-compile", "--retries", "1", "--timeout", "20"]
     environment = [sys.executable, "-m", "venv", "--without-pip", where]
-    return [environment, [sys.executable, "-m", "pip", "--python", python, "install", *quiet, *wanted["pip"]]]
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", *quiet]
+    return [environment, *_with_pip(wanted, pip, python)]
+
+
+def _with_pip(wanted: dict[str, Any], pip: list[str], python: str) -> list[list[str]]:
+    """The commands that install packages; of a program with `without`, itself and then what else it requires."""
+    if "without" not in wanted:
+        return [[*pip, *wanted["pip"]]]
+    [program] = wanted["pip"]
+    needs = [python, "-c", NEEDS, program.partition("==")[0], *wanted["without"]]
+    return [[*pip, "--no-deps", program], needs, [*pip, "{needs}"]]
 
 
 def install(name: str, seconds: float) -> str:
     """Install a client. Returns what went wrong, in a line."""
     shutil.rmtree(place(name), ignore_errors=True)
     place(name).mkdir(parents=True)
+    until, said = time.monotonic() + seconds, ""
     try:
         for command in steps(name):
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds)
+            whole = [part for one in command for part in (said.splitlines() if one == "{needs}" else [one])]
+            said = _run(whole, until - time.monotonic())
     except FileNotFoundError as error:
         return f"{error.filename} is not here"
     except subprocess.TimeoutExpired:
         return "it took too long"
     except subprocess.CalledProcessError as error:
-        said: list[str] = str(error.stderr).strip().splitlines()
-        return said[-1] if said else "it failed"
+        lines: list[str] = str(error.stderr).strip().splitlines()
+        return lines[-1] if lines else "it failed"
     (place(name) / "installed").write_text(str(VERSIONS[name]))
     return ""
+
+
+def _run(command: Sequence[str], seconds: float) -> str:
+    """Run a command and return what it printed. One that takes too long ends with all that it started."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        try:
+            out, error = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, out, error)
+    return out
 
 
 def main(names: Sequence[str]) -> None:
