@@ -167,6 +167,8 @@ class Library:
         self.history: list[Any] = []
         self.thoughts: list[str] = []
         """The thinking of the newest answer, block by block, as far as the API has blocks."""
+        self.stopped: tuple[Any, ...] = ()
+        """Why the newest answer ended, in the words of the API."""
         self.citations: list[Object] = []
         """The citations of the newest answer, as the API has them."""
         plain: Any = {"api_key": "unused", "max_retries": 0}
@@ -189,6 +191,7 @@ class Library:
         else:
             answer = await self._anthropic.messages.create(**asked)
         self.history.append({"role": "assistant", "content": [one.to_dict() for one in answer.content]})
+        self.stopped = answer.stop_reason, answer.stop_sequence
         thoughts = [block for block in answer.content if block.type == "thinking"]
         assert all(block.signature for block in thoughts)
         self.thoughts = [block.thinking for block in thoughts]
@@ -228,9 +231,11 @@ class Library:
                 for name in ("content", "reasoning_content"):
                     message[name] += delta.get(name) or ""
                 message["annotations"] += delta.get("annotations") or []
+                self.stopped = chunk.choices[0].finish_reason, None
         else:
             answer = await self._openai.chat.completions.create(**asked)
             message = answer.choices[0].message.model_dump(exclude_none=True)
+            self.stopped = answer.choices[0].finish_reason, None
         self.history.append(message)
         self.thoughts = [message["reasoning_content"]] if message.get("reasoning_content") else []
         self.citations = message.get("annotations") or []

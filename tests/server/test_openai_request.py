@@ -41,6 +41,7 @@ ANSWERS = st.builds(
     temperature=st.none() | st.just(0.5),
     schema=st.sampled_from(["", '{"name":"a","schema":{"type":"object"},"strict":true}']),
     max_calls=st.none() | st.integers(1, 9),
+    stop=st.lists(st.sampled_from(["END", "\n"]), max_size=2).map(tuple),
 )
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "text": TEXT,

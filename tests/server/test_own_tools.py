@@ -176,6 +176,15 @@ async def test_how_to_answer_reaches_the_model(sdk: openai.AsyncOpenAI, model: S
     assert (answer.instructions, answer.temperature, answer.max_output_tokens) == ("Be brief.", 0.2, 100)
 
 
+async def test_an_answer_ends_before_a_text_of_the_request(sdk: openai.AsyncOpenAI, model: ScriptedModel) -> None:
+    model.then(saying("Blue. END of it"))
+    answer = await sdk.responses.create(model="scripted", input="Rome?", extra_body={"stop": ["END"]})
+    assert (answer.output_text, answer.status) == ("Blue. ", "completed")
+    for wrong in ("END", [""], [7], ["x"] * 17):
+        with pytest.raises(openai.BadRequestError, match="stop"):
+            await sdk.responses.create(model="scripted", input="Rome?", extra_body={"stop": wrong})
+
+
 async def test_instructions_hold_for_one_request(sdk: openai.AsyncOpenAI, model: ScriptedModel) -> None:
     model.then(saying("Sun."), saying("Still sun."), saying("Sun."))
     first = await sdk.responses.create(model="scripted", input="Rome?", instructions="Be brief.")

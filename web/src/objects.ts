@@ -1683,7 +1683,8 @@ export interface Run {
 
 /**
  * A run ended. `status` is its stop reason, or `error` with the object of API errors. `usage` and `cost` are
- * sums over its requests.
+ * sums over its requests. `stopped_at` is the stop sequence of the request before which the answer ended, or
+ * "".
  */
 export interface RunFinished {
   type: 'run.finished'
@@ -1696,6 +1697,7 @@ export interface RunFinished {
   error: ErrorBody | null
   usage: UsageBody | null
   cost: number
+  stopped_at: string
 }
 
 /** A model began to answer. `caution` names facts that the model table lacks; null if it has them all. */

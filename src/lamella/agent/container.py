@@ -72,6 +72,8 @@ class OpenStep:
         self.provider_request_id: str | None = None
         self.stop_reason: StopReason | None = None
         self.why = ""
+        self.stopped_at = ""
+        """The stop sequence before which the answer ended."""
         self.results: dict[str, ToolResult] = {}
         self.malformed: dict[str, str] = {}
         self.call_ids: dict[int, str] = {}
@@ -110,8 +112,8 @@ class OpenStep:
                 self.is_billed = True
             case deltas.ThinkingDropped(count):
                 self.dropped_thinking = count
-            case deltas.Closed(stop_reason, why):
-                self.stop_reason, self.why = stop_reason, why
+            case deltas.Closed(stop_reason, why, stopped_at):
+                self.stop_reason, self.why, self.stopped_at = stop_reason, why, stopped_at
 
     def end(self, usage: Usage, cost: float, error: Mapping[str, str | None] | None = None) -> RequestEnd:
         """The end of the request: its bill, and the provider's other reports."""
@@ -190,6 +192,8 @@ class StateContainer:
         self._call_ids = set() if call_ids is None else call_ids
         self._steps: list[Step] = []
         self._ends: list[RequestEnd] = []
+        self.stopped_at = ""
+        """The stop sequence before which the last step ended."""
         self._open: OpenStep | None = None
 
     @property
@@ -206,6 +210,7 @@ class StateContainer:
         """A step and its calls are done."""
         self._steps.append(step)
         self._ends.append(end)
+        self.stopped_at = self._open.stopped_at if self._open is not None else ""
         self._open = None
 
     def refused(self, end: RequestEnd) -> None:

@@ -1,12 +1,13 @@
 """One inference: deltas become packets at once, and data in the container.
 
-`without_kept_back` removes what an answer must not repeat, before it is shown or stored.
+`without_kept_back` removes what an answer must not repeat, before it is shown or stored. `until_stop` ends an answer
+before a text that its caller named.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from lamella.agent.hooks import Emitter
 from lamella.core import deltas
 from lamella.core.deltas import Delta
 from lamella.core.errors import LamellaError
+from lamella.core.messages import StopReason
 from lamella.core.packets import (
     Packet,
     ReasoningPacket,
@@ -153,3 +155,63 @@ class _Passing:
         if isinstance(self._last, deltas.ReasoningDelta) and self._sieve.left_out:
             self._changed.add(self._last.block)
         self._last, self._sieve = None, Sieve(self._kept)
+
+
+class StopTexts:
+    """The texts before which an answer ends. Text waits as long as one of them may begin in it. `met` is the one that
+    came; `cut`: the answer was ended here, and not by its provider.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.met = ""
+        self.cut = False
+        self._texts, self._longest = texts, max(map(len, texts), default=0)
+        self._held: deltas.TextDelta | None = None
+
+    def through(self, delta: Delta) -> Iterator[Delta]:
+        """What may be shown by now."""
+        match delta:
+            case deltas.TextDelta():
+                if self._held is not None and self._held.block != delta.block:
+                    yield from self.end()
+                text = self._held.text + delta.text if self._held is not None else delta.text
+                found = [(place, one) for one in self._texts if (place := text.find(one)) >= 0]
+                if found:
+                    place, self.met = min(found)
+                else:
+                    places = range(max(0, len(text) - self._longest + 1), len(text))
+                    waiting = (n for n in places if any(one.startswith(text[n:]) for one in self._texts))
+                    place = next(waiting, len(text))
+                if text[:place]:
+                    yield replace(delta, text=text[:place])
+                self._held = replace(delta, text=text[place:]) if text[place:] and not found else None
+            case deltas.Opened() | deltas.UsageReported() | deltas.ThinkingDropped():
+                yield delta  # it may come in the middle of a text
+            case _:
+                yield from self.end()
+                yield delta
+
+    def end(self) -> Iterator[Delta]:
+        """The text that waits: the block has ended."""
+        held, self._held = self._held, None
+        if held is not None:
+            yield held
+
+
+async def until_stop(stream: AsyncIterator[Delta], stops: StopTexts) -> AsyncIterator[Delta]:
+    """The same deltas up to the first of some texts. The rest of the answer is not waited for."""
+    async with aclosing(stream) as source:  # type: ignore[type-var]  # every adapter's stream is a generator
+        try:
+            async for delta in source:
+                for shown in stops.through(delta):
+                    yield shown
+                if stops.met:
+                    stops.cut = True
+                    yield deltas.Closed(StopReason.END_TURN, stopped_at=stops.met)
+                    return
+        except LamellaError:
+            for shown in stops.end():
+                yield shown
+            raise
+    for shown in stops.end():
+        yield shown

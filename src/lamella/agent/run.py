@@ -97,6 +97,7 @@ async def _one(turn: TurnInput, run: Run, services: AgentServices, emitter: Emit
             error=run.error.as_dict() if run.error is not None else None,
             usage=UsageBody.of(run.usage),
             cost=run.cost,
+            stopped_at=run.container.stopped_at if run.error is None else "",
         )
     )
 

@@ -19,9 +19,17 @@ from lamella.agent.calibration import (
     with_count,
 )
 from lamella.agent.citations import CitationWatch
-from lamella.agent.container import OpenStep, StateContainer, StepBirth, may_ask_again, nothing_of
+from lamella.agent.container import (
+    OpenStep,
+    StateContainer,
+    StepBirth,
+    count_part,
+    may_ask_again,
+    nothing_of,
+    spent,
+)
 from lamella.agent.hooks import Emitter, RunHooks
-from lamella.agent.inference import ShownBlocks, run_step, without_kept_back
+from lamella.agent.inference import ShownBlocks, StopTexts, run_step, until_stop, without_kept_back
 from lamella.agent.inputs import AgentServices, RunInput, TurnInput, first_context
 from lamella.agent.reminders import ReminderView, has_found, merged
 from lamella.agent.request import PrefixLine, Prepared, RequestIdentity, drafted, new_request, next_line, prepare
@@ -38,7 +46,7 @@ from lamella.core.errors import (
     ProviderRefusedRequest,
 )
 from lamella.core.knowledge import bases_of_steps
-from lamella.core.messages import Step
+from lamella.core.messages import Step, StopReason
 from lamella.core.models import EFFORT_SUBJECT
 from lamella.core.packets import CacheLost, ContextDegraded, RequestStarted, UsageBody, UsagePacket
 from lamella.core.prompt import Report, Sampling
@@ -137,6 +145,8 @@ class StepRunner:
         raise failure
 
     def _nothing_of(self, result: StepResult) -> ProviderError | None:
+        if self._run.sampling.stop and result.opened.stop_reason is StopReason.END_TURN:
+            return None  # an answer may begin with a text before which it has to end
         return nothing_of(result.opened, self._run.model.facts.name, self._run.sampling.max_output)
 
     def _end_of(self, result: StepResult, error: LamellaError) -> RequestEnd:
@@ -384,6 +394,9 @@ class StepRunner:
 
     async def _infer(self, index: int, prepared: Prepared, step: OpenStep) -> dict[int, int]:
         stream = self._run.model.stream(prepared.request, dict(self._run.headers("chat", index)))
+        stops = StopTexts(prepared.assembled.prompt.sampling.stop)
+        if prepared.assembled.prompt.sampling.stop:
+            stream = until_stop(stream, stops)
         if self._kept_back is not None:
             stream = without_kept_back(stream, self._kept_back)
         try:
@@ -398,6 +411,8 @@ class StepRunner:
         except LamellaError as error:
             step.error = error.as_dict()
             raise
+        if stops.cut:  # the provider's bill would have come at the end
+            step.usage = spent(step, sum(count_part(part, self._services.counter) for part in step.parts()))
         step.drained = True
         return places
 

@@ -82,10 +82,13 @@ class UsageReported:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The provider ended the answer. `why` is its explanation of a refusal, or ""."""
+    """The provider ended the answer. `why` is its explanation of a refusal, or ""; `stopped_at` the text of the request
+    before which the answer ended, if it tells.
+    """
 
     stop_reason: StopReason
     why: str = ""
+    stopped_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,7 +282,7 @@ class ErrorPacket(Packet, frozen=True, kw_only=True, tag="error"):
 
 class RunFinished(Packet, frozen=True, kw_only=True, tag="run.finished"):
     """A run ended. `status` is its stop reason, or `error` with the object of API errors. `usage` and `cost` are sums
-    over its requests.
+    over its requests. `stopped_at` is the stop sequence of the request before which the answer ended, or "".
     """
 
     run_id: str
@@ -290,6 +290,7 @@ class RunFinished(Packet, frozen=True, kw_only=True, tag="run.finished"):
     error: ErrorFields | None = None
     usage: UsageBody | None = None
     cost: float = 0.0
+    stopped_at: str = ""
 
 
 class TurnStopped(Packet, frozen=True, kw_only=True, tag="turn.stopped"):

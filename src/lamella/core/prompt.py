@@ -102,7 +102,8 @@ class Sampling:
     thinking whose prefix changed instead of refusing the request. `images`: the window has a picture. `compared_with`
     is the provider's id of an earlier answer, for a cache diagnosis; it does not affect the cache. `tool_choice` is
     `auto`, `none`, `required`, or `function NAME`. `schema` is the JSON text of `{name, schema, strict}` that the
-    answer follows, "" for none. `temperature` and `top_p` None are the provider's defaults.
+    answer follows, "" for none. `temperature` and `top_p` None are the provider's defaults. `stop` are texts before
+    which an answer ends; they do not affect the cache.
     """
 
     max_output: int
@@ -115,6 +116,7 @@ class Sampling:
     temperature: float | None = None
     top_p: float | None = None
     schema: str = ""
+    stop: tuple[str, ...] = ()
 
     @property
     def forced(self) -> bool:

@@ -45,7 +45,7 @@ class EngineAnswer:
         self.seen: list[AnswerPart] = []
         self.error: LamellaError | None = None
         self._shows_thinking = shows_thinking
-        self._stop = StopReason.END_TURN
+        self._stop, self._stopped_at = StopReason.END_TURN, ""
         self._shown: int | None = None
         """The block of the turn that is being shown."""
         self._places: dict[int | None, tuple[int, int]] = {}
@@ -69,12 +69,14 @@ class EngineAnswer:
                 self._stop = _PARTIAL[packet.reason]
             case RunFinished() if packet.error is not None:
                 self.error = error_of_fields(packet.error)
+            case RunFinished():
+                self._stopped_at = packet.stopped_at
             case TurnStopped() if packet.reason == "interrupted":
                 self.error = ServerStopping("The server is stopping.", hint="Send the request again when it is back.")
             case TurnFinished():
                 yield from self._sealed()
                 yield deltas.UsageReported(packet.usage.usage())
-                yield deltas.Closed(self._stop)
+                yield deltas.Closed(self._stop, stopped_at=self._stopped_at)
             case _:
                 pass
 

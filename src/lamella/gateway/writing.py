@@ -76,14 +76,15 @@ class MessagesWriter(AnswerWriter):
         return self._message([_content_block(block) for block in self._order.blocks])
 
     def _message(self, content: list[Object]) -> Object:
+        stopped_at = (self._closed.stopped_at or None) if self._closed is not None else None
         message: Object = {
             "id": self._id,
             "type": "message",
             "role": "assistant",
             "model": self._model,
             "content": content,
-            "stop_reason": _MESSAGES_STOPS.get(self._stop, "end_turn"),
-            "stop_sequence": None,
+            "stop_reason": "stop_sequence" if stopped_at else _MESSAGES_STOPS.get(self._stop, "end_turn"),
+            "stop_sequence": stopped_at,
             "usage": self._billed(),
         }
         if self._closed is not None and self._closed.why:

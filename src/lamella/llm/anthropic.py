@@ -75,6 +75,8 @@ class AnthropicModel:
         head: dict[str, Json] = {"model": prompt.model, "max_tokens": prompt.sampling.max_output, "stream": True}
         head |= self._thinking(prompt.sampling)
         head |= randomness(prompt.sampling)
+        if stops := [text for text in prompt.sampling.stop if text.strip()]:  # others are refused
+            head["stop_sequences"] = stops
         if any(block.level == "tools" for block in blocks) and (choice := _tool_choice(prompt.sampling)):
             head["tool_choice"] = choice
         if self.facts.diagnoses and prompt.sampling.compared_with is not None:
@@ -234,7 +236,8 @@ class MessagesReader:
                 delta = data["delta"]
                 if delta.get("stop_reason"):
                     self.ended = True
-                    yield deltas.Closed(_STOPS.get(delta["stop_reason"], StopReason.END_TURN), _explained(delta))
+                    stop = _STOPS.get(delta["stop_reason"], StopReason.END_TURN)
+                    yield deltas.Closed(stop, _explained(delta), plain(delta.get("stop_sequence") or ""))
             case _:
                 pass
 

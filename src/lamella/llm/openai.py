@@ -39,6 +39,10 @@ def object_of(event: StreamEvent) -> Any:
     return data
 
 
+MOST_STOPS = 4
+"""Stop sequences that a request may have."""
+
+
 def sampling_salts(facts: ModelFacts, effort: Json, sampling: Sampling) -> Mapping[Level, str]:
     """Effort, schema and parallel calls change the whole prefix; tool choice and pictures do not."""
     said = encode_text(effort or facts.default_effort) if facts.thinking is not Thinking.NONE else ""
@@ -101,6 +105,8 @@ class OpenAIModel:
         if self.facts.markers is Markers.OPENAI:
             head["prompt_cache_options"] = {"mode": "explicit", "ttl": "30m"}
         head |= randomness(prompt.sampling)
+        if prompt.sampling.stop and self.facts.thinking is Thinking.NONE:  # models that think refuse the field
+            head["stop"] = list(prompt.sampling.stop[:MOST_STOPS])
         if prompt.sampling.schema:
             schema = decode_object(prompt.sampling.schema)
             head["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -163,7 +169,9 @@ class ChatReader:
             finish_reason = choice.get("finish_reason")
             if finish_reason:
                 self.ended = True
-                yield deltas.Closed(self._stop(finish_reason), FILTERED if finish_reason == "content_filter" else "")
+                met = choice.get("stop_reason")  # vLLM and SGLang tell the stop sequence, others do not
+                filtered = FILTERED if finish_reason == "content_filter" else ""
+                yield deltas.Closed(self._stop(finish_reason), filtered, plain(met) if isinstance(met, str) else "")
         if chunk.get("usage") is not None:
             yield deltas.UsageReported(usage_of(part(chunk, "usage")))
 

@@ -37,6 +37,7 @@ from lamella.gateway.reading import read_request
 from lamella.gateway.recorder import LONG_BYTES
 from lamella.gateway.relay import Sent, cancel_on_leaving
 from lamella.gateway.writing import writer
+from lamella.server.routes.openai_request import MOST_STOPS
 from lamella.server.routing import JSON
 from lamella.server.sse import EVENT_STREAM, HEADERS, STILL_THERE
 
@@ -82,8 +83,8 @@ def is_agent(model: object) -> bool:
 def choices_of(asked: ClientRequest, body: Mapping[str, Json]) -> Choices:
     """How a request is to be answered. Raises `InvalidRequest` for a field that can't be followed."""
     settings = asked.settings
-    if settings.stop:
-        raise refused("stop", "an answer can't be ended by a text")
+    if len(settings.stop) > MOST_STOPS:
+        raise refused("stop", f"there are {len(settings.stop)} texts, and {MOST_STOPS} are the most", "Send fewer.")
     if settings.verbosity not in ("", "medium"):
         raise refused("verbosity", "an agent answers as it is set up")
     if settings.answer_format is not None and "schema" not in settings.answer_format:
@@ -101,6 +102,7 @@ def choices_of(asked: ClientRequest, body: Mapping[str, Json]) -> Choices:
             temperature=settings.temperature,
             top_p=settings.top_p,
             schema=encode_text(settings.answer_format) if settings.answer_format is not None else "",
+            stop=tuple(text for text in settings.stop if text),
         ),
     )
 

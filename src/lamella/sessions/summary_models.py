@@ -184,10 +184,10 @@ class _LiveRequest:
 
 def _sampling(usual: Sampling) -> Sampling:
     """The conversation's parameters with the output limit of a summary. Thinking stays as it is, because another effort
-    would be another cache. No cache diagnosis is requested.
+    would be another cache. No cache diagnosis is requested, and no text ends a summary.
     """
     most = MAX_OUTPUT if usual.thinking_effort == OFF else usual.max_output
-    return replace(usual, max_output=min(usual.max_output, most), compared_with=None)
+    return replace(usual, max_output=min(usual.max_output, most), compared_with=None, stop=())
 
 
 def _identity(services: Services, loaded: TurnContext, last: Turn, number: int) -> RequestIdentity:

@@ -32,7 +32,7 @@ class AnswerChoices:
     """How the model is to answer one request, see `Sampling`; None is the deployment's.
 
     `tool_choice` holds for the first step: else a model that must call a tool would never answer; `none` holds for all.
-    `max_calls` is the most calls of the server's tools.
+    `max_calls` is the most calls of the server's tools. The answer ends before the first of the texts `stop`.
     """
 
     max_output: int | None = None
@@ -42,6 +42,7 @@ class AnswerChoices:
     top_p: float | None = None
     schema: str = ""
     max_calls: int | None = None
+    stop: tuple[str, ...] = ()
 
     def of(self, sampling: Sampling) -> Sampling:
         """The sampling as this request wants it."""
@@ -54,6 +55,7 @@ class AnswerChoices:
             temperature=self.temperature,
             top_p=self.top_p,
             schema=self.schema,
+            stop=self.stop,
         )
 
 

@@ -33,10 +33,14 @@ PREFIX, BESIDE = "lamella.", "lamella"
 IN_BODY = f"{PREFIX}body"
 """The pair that says that our object is the field `BESIDE` of the body."""
 
+MOST_STOPS = 16
+"""Stop sequences of a request. The API itself has no such field."""
+
 _PIECE = re.compile(r"lamella\.(0|[1-9][0-9]*)", re.ASCII)
 
 _ANSWER = frozenset(
     {"tool_choice", "parallel_tool_calls", "max_output_tokens", "temperature", "top_p", "text", "max_tool_calls"}
+    | {"stop"}
 )
 NATIVE = frozenset({"input", "instructions", "model", "conversation", "metadata", "tools", BESIDE}) | _ANSWER
 """Fields of the body that an `ExecutionRequest` has fields of its own for."""
@@ -150,6 +154,7 @@ def _answer_body(answer: AnswerChoices) -> dict[str, Json]:
         "top_p": answer.top_p,
         "text": {"format": {"type": "json_schema", **decode_object(answer.schema)}} if answer.schema else None,
         "max_tool_calls": answer.max_calls,
+        "stop": list(answer.stop) or None,
     }
     return {name: value for name, value in body.items() if value is not None}
 
@@ -167,6 +172,7 @@ def _answer(body: JsonObject) -> AnswerChoices:
         top_p=_number(body, "top_p", 1),
         schema=_schema(body.get("text")),
         max_calls=_whole(body, "max_tool_calls", 1),
+        stop=_stops(body.get("stop")),
     )
 
 
@@ -186,6 +192,16 @@ def _number(body: JsonObject, name: str, most: float) -> float | None:
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most):
         return value
     raise _wrong(name, f"a number from 0 to {most}")
+
+
+def _stops(value: Json) -> tuple[str, ...]:
+    match value:
+        case None:
+            return ()
+        case [*texts] if len(texts) <= MOST_STOPS and all(isinstance(one, str) and one for one in texts):
+            return tuple(map(str, texts))
+        case _:
+            raise _wrong("stop", f"a list of {MOST_STOPS} texts at most")
 
 
 def _choice(value: Json) -> str:
