@@ -9,12 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from sqlite3 import connect
 
+import numpy as np
+
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core.access import BaseContent, GrantLevel, Role, Subject, User
 from lamella.core.json import encode_text
 from lamella.core.knowledge import Document, DocumentState
 from lamella.core.records import Caller, PageQuery
 from lamella.llm.scripted import FACTS, ScriptedModel
+from lamella.search.postings import TermRun, packed_entries
+from lamella.storage.packing import unpacked
 from lamella.storage.store import Store
 
 ANN = Caller("user_ann")
@@ -25,7 +29,6 @@ KEPT_IN_THE_BASE = (
     "knowledge_names",
     "knowledge_passages",
     "knowledge_vectors",
-    "knowledge_words",
 )
 """Beginnings of the names of the tables that documents and their index are kept in."""
 
@@ -84,13 +87,21 @@ def stored_elsewhere(folder: Path) -> Iterator[tuple[str, str]]:
     with closing(connect(folder / "lamella.db")) as database:
         tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
         for table in tables:
-            if not table.startswith(KEPT_IN_THE_BASE):
+            if not table.startswith((*KEPT_IN_THE_BASE, "postings")):
                 for row in database.execute(f'select * from "{table}"'):
-                    yield table, " ".join(_text(value) for value in row)
+                    yield table, " ".join(map(stored_text, row))
+        for (page,) in database.execute("select data from postings where shelf = 0"):
+            yield "postings", terms_of_page(page)
     for path in folder.rglob("*"):
         if path.is_file() and not path.name.startswith("lamella.db") and path.parent.name != "files":
             yield str(path), path.read_bytes().decode("utf-8", "replace")
 
 
-def _text(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+def stored_text(value: object) -> str:
+    """What a value of a row says, packed or not."""
+    return unpacked(value).decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def terms_of_page(page: bytes) -> str:
+    """The terms of a page of postings, with blanks between."""
+    return " ".join(TermRun.read(packed_entries(np.zeros(0, np.int64)), [page]).terms)

@@ -18,8 +18,7 @@ from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import ServerClient, served
 from lamella.settings import Settings, read_settings
 from lamella.storage import open_store
-from lamella.storage.packing import unpacked
-from leaking.restricted_base import ANN, add, restricted_base, second_model
+from leaking.restricted_base import ANN, add, restricted_base, second_model, stored_text, terms_of_page
 from sessions.test_ended import ended_job
 
 from .test_lowered_grants import new_session
@@ -40,15 +39,12 @@ def left(folder: Path) -> Iterator[tuple[str, str]]:
     with closing(sqlite3.connect(f"file:{folder / 'lamella.db'}?mode=ro", uri=True)) as database:
         for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             for row in database.execute(f'SELECT * FROM "{table}"'):
-                told = " ".join(_text(value) for value in row).lower()
+                told = " ".join(map(stored_text, row)).lower()
+                told += terms_of_page(row[-1]) if table == "postings" else ""
                 yield from ((f"table {table}", marker) for marker in MARKERS if marker in told)
     for path in folder.rglob("*"):
         data = path.read_bytes().lower() if path.is_file() else b""
         yield from ((f"file {path.name}", marker) for marker in MARKERS if marker.encode() in data)
-
-
-def _text(value: object) -> str:
-    return unpacked(value).decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 async def talked(app: App, client: ServerClient, model: ScriptedModel, base: str) -> str:
@@ -73,7 +69,7 @@ async def test_no_byte_of_a_removed_base_is_left(tmp_path: Path, packed: bool) -
             "found_documents",
             "sessions",
             "conversations",
-            "recall_words_content",
+            "postings",
         )
         assert {f"table {name}" for name in tables} <= where
         before = await everything(app, client, conversation)

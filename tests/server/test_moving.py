@@ -245,7 +245,7 @@ def test_a_source_that_changed_after_the_copy_began_is_told(folder: Path, tmp_pa
     )
     assert killed.stdout is not None
     with killed.stdout as lines:
-        while not (line := lines.readline()).startswith("recall_words"):
+        while not (line := lines.readline()).startswith("recall_vectors"):
             assert line
         killed.kill()
     killed.wait()

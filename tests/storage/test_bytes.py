@@ -17,7 +17,6 @@ from lamella.core.errors import ConfigurationError
 from lamella.core.records import Expired, JournalEntry
 from lamella.storage import open_store
 from lamella.storage.folder import FolderLock
-from lamella.storage.migrate import SECURE_WORDS, migrate
 from lamella.storage.store import Store
 
 from .examples import ANN, conversation, minutes, new_turn
@@ -94,15 +93,6 @@ async def test_free_pages_are_overwritten_and_without_the_pragma_they_are_not(
     await removed(tmp_path, set_to if secure == "OFF" else None)
     assert pragma(tmp_path / "lamella.db", "freelist_count") > 100
     assert found(tmp_path) == left
-
-
-async def test_indexes_let_go_of_words_at_once_if_the_library_can(tmp_path: Path) -> None:
-    for _ in range(2):  # a database that is up to date, too
-        await migrate(tmp_path / "lamella.db")
-    with closing(sqlite3.connect(tmp_path / "lamella.db")) as database:
-        for index in ("recall_words", "knowledge_words"):
-            rows = database.execute(f"SELECT v FROM {index}_config WHERE k = 'secure-delete'").fetchall()
-            assert rows == ([(1,)] if sqlite3.sqlite_version_info >= SECURE_WORDS else [])
 
 
 async def test_a_folder_of_an_earlier_version_is_written_anew_once(tmp_path: Path) -> None:

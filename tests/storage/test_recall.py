@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, event, text
+from sqlalchemy import event, text
 
 from lamella.core.errors import NotFound
 from lamella.core.ids import CountingIds
@@ -25,9 +25,10 @@ from lamella.search.lexical import LexicalEmbedder
 from lamella.search.terms import query_terms, terms_of
 from lamella.storage import Store, open_store
 from lamella.storage.database import Database
-from lamella.storage.recall.sources import add_passages, earlier_tag_of, tag_of
+from lamella.storage.recall.sources import add_passages
 from lamella.storage.recall.store import AGAIN, RecallIndex
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
+from leaking.restricted_base import terms_of_page
 from measures import loop_pauses
 
 from .conftest import Backing, SqliteBacking
@@ -189,6 +190,12 @@ async def test_one_conversation_or_all_of_them(store: Store, index: RecallIndex)
     assert {hit.source.conversation_id for hit in here.hits} == {"conv_2"}
 
 
+def held_terms(backing: Backing) -> set[str]:
+    """The terms that stand in any run."""
+    pages: list[Any] = [row[0] for row in backing.run("SELECT data FROM postings")]
+    return {term for page in pages for term in terms_of_page(page).split()}
+
+
 async def test_a_deleted_conversation_leaves_no_word(store: Store, index: RecallIndex, backing: Backing) -> None:
     for of in ("conv_1", "conv_2"):
         await store.conversations.create_conversation(ANN, conversation(of))
@@ -196,10 +203,11 @@ async def test_a_deleted_conversation_leaves_no_word(store: Store, index: Recall
     assert len((await find(index, "lighthouse")).hits) > 0
     await store.conversations.delete_conversation(ANN, "conv_1")
     assert {hit.source.conversation_id for hit in (await find(index, "lighthouse")).hits} == {"conv_2"}
+    assert held_terms(backing) == {"a", "in", "lighthous", "conv", "2", "not"}
     await store.conversations.delete_conversation(ANN, "conv_2")
     assert await find(index, "lighthouse") == RecallResult()
     assert set(backing.dump()) == {"recall_versions"}
-    assert backing.run("SELECT count(*) FROM recall_words") == [(0,)]
+    assert backing.run("SELECT count(*) FROM postings") == [(0,)]
 
 
 async def test_what_is_added_later_is_found_and_what_is_known_stays(store: Store, index: RecallIndex) -> None:
@@ -207,22 +215,6 @@ async def test_what_is_added_later_is_found_and_what_is_known_stays(store: Store
     for number in range(4):
         await say(store, index, number, f"Number {number} and the lighthouse")
         assert {f"msg_conv_1_{n}" for n in range(number + 1)} <= set(ids(await find(index, "lighthouse", limit=20)))
-
-
-async def test_what_was_stored_under_a_long_tag_is_found_beside_what_is_new(tmp_path: Path, migrated: Path) -> None:
-    async with await SqliteBacking.copied(migrated, tmp_path).open() as store:
-        index = RecallIndex(store.database)
-        await store.conversations.create_conversation(ANN, conversation())
-        await say(store, index, 1, "The old lighthouse")
-
-        def renamed(connection: Connection) -> None:
-            tags = {"now": f" {tag_of(ANN.user_id)}", "then": f" {earlier_tag_of(ANN.user_id)}"}
-            moved = text("UPDATE recall_words SET terms = trim(replace(' ' || terms, :now, :then))")
-            connection.execute(moved, tags)
-
-        await store.database.write(renamed)
-        await say(store, index, 2, "The new lighthouse")
-        assert {"msg_conv_1_1", "msg_conv_1_2"} <= set(ids(await find(index, "lighthouse", meaning=False)))
 
 
 async def test_a_start_looks_at_nothing_before_its_mark(store: Store, index: RecallIndex, backing: Backing) -> None:

@@ -7,10 +7,11 @@ import pytest
 
 from lamella.core.ids import CountingIds
 from lamella.core.knowledge import Shelf
+from lamella.search.postings import TermRun, packed_entries
 from lamella.storage import Store
 from lamella.storage.knowledge.store import KnowledgeStore
 from lamella.storage.recall.store import RecallIndex
-from lamella.storage.scopes import Part, PassageScope, Reading, Scopes
+from lamella.storage.scopes import Part, PassageScope, Reading, Scopes, Words
 
 from .examples import ANN, conversation
 from .test_knowledge import find as find_document
@@ -62,9 +63,11 @@ def test_what_makes_room_while_a_search_runs_is_still_read() -> None:
     here.postings.most = 400
     words = [f"word{number}" for number in range(4)]
     for _ in range(2):
-        read = {word: here.postings.find(word) or [(word, f"{1 << 16},{2 << 16 | 7}")] for word in words}
-        reading = Reading(here, read)
-        assert [reading.held(word)[0].tolist() for word in words] == [[0, 1 << 16 | 7]] * 4
+        run = TermRun.of({1: words, 2: ["else", *words]})
+        pages: Words = [(1, page) for _, page in run.pages()]
+        reading = Reading(here, {w: here.postings.find(w) or pages for w in words}, {1: packed_entries(run.entries)})
+        places = [reading.held(word)[0].tolist() for word in words]
+        assert places == [[place, 1 << 16 | place + 1] for place in range(4)]
     assert here.postings.size <= 400
 
 

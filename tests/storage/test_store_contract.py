@@ -195,6 +195,7 @@ WITHOUT_ID = {
     "turns_to_expire",
     "expire_packets",
     "pack_packets",
+    "take_over_words",
     "open_subjects",
     "progress",
     "conversations_to_expire",

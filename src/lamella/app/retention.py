@@ -74,6 +74,7 @@ class RetentionJob:
         try:
             while await self._store.retention.pack_packets(before, AT_ONCE):
                 pass
+            await self._store.retention.take_over_words()
         except StoreFailed as error:
             return Retry(error.message, HOURLY.total_seconds())
         return Retry("Packets are packed every ten minutes.", OFTEN.total_seconds())

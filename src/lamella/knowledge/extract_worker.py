@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
+import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -24,8 +27,13 @@ from lamella.knowledge.extraction_job import (
     too_many_characters,
 )
 from lamella.knowledge.media_type import HTML, PDF, PICTURES, Sniffed, refusal, sniff
-from lamella.knowledge.sandbox import confine
 from lamella.knowledge.text_content import has_controls, normalise, one_line
+
+if sys.platform != "win32":
+    import resource
+
+GRACE_SECONDS = 5
+MAX_OPEN_FILES = 64
 
 # Normalising only removes characters, but seldom many: text this much over its limit is not worth the work.
 _SLACK = 2
@@ -153,6 +161,35 @@ def _write(answer: BinaryIO, outcome: Outcome) -> None:
     answer.write(json.dumps(header).encode() + b"\n")
     answer.write(content)
     answer.flush()
+
+
+def confine(limits: ExtractionLimits) -> None:
+    """Permanently limit this process's memory, time and priority, and its right to write files.
+
+    On systems without such limits (Windows, partly macOS) only the server's time limit applies.
+    """
+    if sys.platform == "win32":
+        return
+    with suppress(OSError):  # Linux only: when memory runs out the kernel ends the child, not the server
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    os.nice(10)
+    # The server kills a child that is late. Should the server die first, the alarm ends the child.
+    signal.alarm(math.ceil(limits.seconds) + GRACE_SECONDS)
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, 0)
+    _limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
+    _limit(resource.RLIMIT_CPU, 2 * math.ceil(limits.seconds) + GRACE_SECONDS)
+    _limit(resource.RLIMIT_AS, limits.memory_bytes)
+
+
+def _limit(which: int, value: int) -> None:
+    """Lower one limit; a lower one stays, an unknown one is skipped."""
+    if sys.platform == "win32":
+        return
+    with suppress(ValueError, OSError):
+        _, hard = resource.getrlimit(which)
+        lowered = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (lowered, lowered))
 
 
 if __name__ == "__main__":

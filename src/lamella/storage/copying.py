@@ -5,7 +5,7 @@ same transaction the target's table `copying` notes the key that the batch ends 
 there. Example: after 3,000 turns it has the row `turns, '["turn_01j9…"]', 3000, …`.
 
 Until all is copied the target has neither indexes nor foreign keys, and no lamella opens it: its revision is `copying`.
-The source is only read. The copier knows no table by its name: it copies those of the schema, and their words.
+The source is only read. The copier knows no table by its name: it copies those of the schema.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from lamella.core.errors import ConfigurationError, StoreFailed
 from lamella.storage.columns import POSTGRESQL, ColumnType, PackedBytes, PlainText
 from lamella.storage.failures import failure
 from lamella.storage.migrate import HEAD, UNFINISHED, VERSION, is_index, schema_statements
-from lamella.storage.sqlite import WORDS, check_references
+from lamella.storage.sqlite import check_references
 from lamella.storage.tables import deployment, metadata
 
 AT_ONCE, BYTES_AT_ONCE = 2_000, 4_000_000
@@ -106,32 +106,14 @@ def _plain(table: Table) -> Table:
     return Table(table.name, _PLAIN, *columns)
 
 
-def _words(name: str) -> Table:
-    return Table(name, _PLAIN, Column("id", BigInteger, primary_key=True), Column("terms", Text))
-
-
-TABLES = (*map(_plain, metadata.sorted_tables), *map(_words, WORDS))
-"""Every table that is copied, those before that others refer to. What PostgreSQL has of single terms follows from the
-words."""
-
-
-def _of_words(table: Table) -> bool:
-    return table.name in WORDS
-
-
-_READ_WORDS = {
-    POSTGRESQL: "SELECT id, array_to_string(terms, ' ') FROM {0} WHERE id > %s ORDER BY id",
-    "sqlite": "SELECT rowid, terms FROM {0} WHERE rowid > ? ORDER BY rowid",
-}
+TABLES = tuple(map(_plain, metadata.sorted_tables))
+"""Every table that is copied, those before that others refer to."""
 
 
 def read_rows(connection: Connection, table: Table, after: Sequence[object] | None = None) -> Iterator[StoredRow]:
     """The rows of a table in the order of its key, or those after a key."""
     columns, keys = list(table.c), list(table.primary_key)
     streamed = {"yield_per": READ_AT_ONCE}
-    if _of_words(table):
-        query = _READ_WORDS[connection.dialect.name].format(table.name)
-        return _streamed(connection.exec_driver_sql(query, (after[0] if after else 0,), streamed))
     # SQLite may keep a text in a column of bytes.
     found = select(*(cast(c, LargeBinary) if isinstance(c.type, LargeBinary) else c for c in columns)).order_by(*keys)
     if after is not None:
@@ -169,12 +151,10 @@ def _add(connection: Connection, table: Table, rows: Sequence[StoredRow]) -> Non
     """Store rows."""
     names = _names(connection, table)
     if connection.dialect.name == POSTGRESQL:
-        split = (lambda row: (row[0], row[1].split())) if _of_words(table) else tuple
         with connection.connection.cursor() as cursor, cursor.copy(f'COPY "{table.name}" ({names}) FROM STDIN') as into:  # type: ignore[attr-defined]
             for row in rows:
-                into.write_row(split(row))
+                into.write_row(row)
         return
-    names = names.replace('"id"', "rowid") if _of_words(table) else names
     places = ", ".join("?" * len(table.c))
     connection.exec_driver_sql(f'INSERT INTO "{table.name}" ({names}) VALUES ({places})', list(rows))
 
@@ -323,7 +303,6 @@ class DatabaseCopy:
         """Let the target be a database like any other: indexes, foreign keys, next ids, revision."""
         following = [(table, _next_number(self._source, table)) for table in _numbered()]
         with self._target.begin() as target:
-            _add_terms(target)
             for statement in filter(is_index, schema_statements(target.dialect.name)):
                 target.exec_driver_sql(statement)
             if target.dialect.name == POSTGRESQL:
@@ -385,11 +364,3 @@ def _continue_after(target: Connection, table: Table, number: int) -> None:
         return
     target.exec_driver_sql("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
     target.exec_driver_sql("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table.name, number))
-
-
-def _add_terms(target: Connection) -> None:
-    """PostgreSQL has each term once in a table of its own."""
-    if target.dialect.name == POSTGRESQL:
-        for words in WORDS:
-            into = words.replace("_words", "_terms")
-            target.exec_driver_sql(f"INSERT INTO {into} SELECT DISTINCT unnest(terms) FROM {words}")

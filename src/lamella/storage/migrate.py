@@ -13,7 +13,6 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from secrets import token_bytes
-from sqlite3 import sqlite_version_info
 from typing import Any
 
 from sqlalchemy import (
@@ -34,13 +33,13 @@ from lamella.core.access import LOCAL_USER
 from lamella.core.errors import ConfigurationError
 from lamella.storage.failures import plain_errors
 from lamella.storage.postgresql import COMMITTED, check_server, postgres_engine, postgres_url
-from lamella.storage.sqlite import WORDS, check_references, sqlite_engine, sqlite_url
+from lamella.storage.sqlite import check_references, sqlite_engine, sqlite_url
 from lamella.storage.tables import deployment, metadata, users
 
 BASELINE = "0035"
 """The first revision in `migrations/versions`: older databases are refused."""
 
-HEAD = "0054"
+HEAD = "0055"
 """The newest revision in `migrations/versions`, as text so that asking for it does not load Alembic."""
 
 UNFINISHED = "copying"
@@ -124,20 +123,6 @@ def _upgrade(connection: Connection) -> None:
     return None
 
 
-SECURE_WORDS = (3, 42, 0)
-"""The first SQLite whose indexes of words can let go of a removed word at once, instead of with the next merge."""
-
-
-def _let_words_go(connection: Connection) -> None:
-    """Turn that on, for good, if this library can: from then on no older one can read the indexes."""
-    if sqlite_version_info < SECURE_WORDS:
-        return
-    for index in WORDS:
-        query = f"SELECT 1 FROM {index}_config WHERE k = 'secure-delete' AND v = 1"
-        if connection.exec_driver_sql(query).first() is None:
-            connection.exec_driver_sql(f"INSERT INTO {index} ({index}, rank) VALUES ('secure-delete', 1)")
-
-
 _LOCK = 7_310_584_021_446_518_273
 """Names the lock of PostgreSQL under which one process at a time upgrades."""
 
@@ -155,7 +140,6 @@ def _migrate(url: URL) -> None:
             _upgrade(connection)
             if connection.dialect.name == "sqlite":
                 check_references(connection)
-                _let_words_go(connection)
     finally:
         engine.dispose()
 

@@ -1,25 +1,31 @@
 """The index of passages in the database: rows, words and vectors, for documents and for what was said alike.
 
-SQLite's full-text table keeps the terms of passages. It is read term by term, by name, from its vocabulary: no query
-language is spoken. Each term stands there with a tag of its shelf or owner before it, so nobody's occurrences are read
-but those of what is searched. Example: `4·harbour` is the term `harbour` on shelf 4.
+The words stand in the table `postings`, the same bytes on every database: pages of runs, which `search.postings`
+describes. No query language is spoken, and no statistics of a database rank anything. An addition is a row more. After
+it `merge_runs` makes one run of several small ones; what is removed leaves its runs in the same transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
+from itertools import groupby
 from typing import Any
 
+import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
+    Select,
     Table,
     and_,
     delete,
+    func,
     insert,
+    inspect,
     null,
     or_,
     select,
@@ -28,60 +34,57 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import NullType
 
-from lamella.search.ranking import PLACE_BITS, Ints
+from lamella.search.postings import TermRun, due, entries_of, packed_entries
+from lamella.search.ranking import Ints
 from lamella.search.terms import common_beginning
 from lamella.search.vectors import stored
 from lamella.storage.columns import POSTGRESQL
-from lamella.storage.scopes import PassageScope, Reading, Rows
-from lamella.storage.tables import knowledge_passages, knowledge_vectors, recall_entries, recall_vectors
+from lamella.storage.database import Database
+from lamella.storage.scopes import PassageScope, Reading, Words
+from lamella.storage.tables import (
+    deployment,
+    knowledge_passages,
+    knowledge_vectors,
+    postings,
+    recall_entries,
+    recall_vectors,
+)
 
 _LAST = "\U0010ffff"
 
-
-def tagged(tag: str, terms: str) -> str:
-    """Terms with blanks between as they stand in the full-text table: a tag and a term are one token, as everything
-    that is not ASCII belongs to one.
-    """
-    return f"{tag}{terms.replace(' ', f' {tag}')}" if terms else ""
+Indexed = tuple[str, int]
+"""Whose passages: an owner and the number of a shelf, or 0 for what the owner said."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """A passage to store: its row, its terms with blanks between, and its vector where made already."""
+    """A passage to store: its row, its terms in order, and its vector where made already."""
 
     row: Mapping[str, Any]
-    terms: str
+    terms: Sequence[str]
     vector: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
 class PassageTables:
-    """The tables of one kind of passages; `name` begins those of their words."""
+    """The tables of one kind of passages."""
 
     name: str
     rows: Table
     vectors: Table
+    places: bool
+    """Whether a ranking asks at which place of a passage a word stands."""
 
-    def add(self, connection: Connection, tag: str, new: Sequence[NewEntry], model: str) -> list[int]:
+    def add(self, connection: Connection, of: Indexed, new: Sequence[NewEntry], model: str) -> list[int]:
         """Store passages with their words and the vectors that they bring; gives their entries."""
         adding = insert(self.rows).returning(self.rows.c.id, sort_by_parameter_order=True)
         entries = list(connection.execute(adding, [dict(one.row) for one in new]).scalars())
         pairs = list(zip(entries, new, strict=True))
-        self._add_words(connection, {entry: tagged(tag, one.terms) for entry, one in pairs})
+        terms = {entry: one.terms for entry, one in pairs}
+        store_run(connection, of, TermRun.of(terms, places=self.places))
         made = {entry: (one.row["owner"], one.vector) for entry, one in pairs if one.vector is not None}
         self._add_vectors(connection, model, made)
         return entries
-
-    def _add_words(self, connection: Connection, terms: Mapping[int, str]) -> None:
-        if connection.dialect.name != POSTGRESQL:
-            words = text(f"INSERT INTO {self.name}_words (rowid, terms) VALUES (:id, :terms)")
-            connection.execute(words, [{"id": entry, "terms": written} for entry, written in terms.items()])
-            return
-        split = {entry: written.split() for entry, written in terms.items()}
-        rows = [{"id": entry, "terms": one} for entry, one in split.items()]
-        connection.execute(text(f"INSERT INTO {self.name}_words (id, terms) VALUES (:id, :terms)"), rows)
-        known = text(f"INSERT INTO {self.name}_terms SELECT unnest(CAST(:terms AS TEXT[])) ON CONFLICT DO NOTHING")
-        connection.execute(known, {"terms": sorted(set(chain.from_iterable(split.values())))})
 
     def embed(
         self, connection: Connection, owner: str, model: str, vectors: Mapping[int, bytes], *which: ColumnElement[bool]
@@ -120,46 +123,168 @@ class PassageTables:
         return joined.outerjoin(self.vectors, of_model), type_coerce(self.vectors.c.data, NullType())
 
     def reading(
-        self,
-        connection: Connection,
-        scope: PassageScope,
-        tags: Sequence[str],
-        words: Sequence[str],
-        *,
-        forms: bool = False,
+        self, connection: Connection, scope: PassageScope, of: Indexed, words: Sequence[str], *, forms: bool = False
     ) -> Reading:
-        """A scope with the occurrences of words under these tags, and with `forms` those of their other forms."""
-        read: dict[str, Rows | tuple[Ints, Ints]] = {}
-        for word in dict.fromkeys(words):
+        """A scope with the pages that have these words, and with `forms` their other forms."""
+        kept = {word: scope.postings.find(word) for word in dict.fromkeys(words)}
+        runs: dict[int, bytes] = {}
+        if None in kept.values():
+            runs = {row.first: row.entries for row in connection.execute(_runs(of, postings.c.entries))}
+        read: dict[str, Words] = {}
+        for word, found in kept.items():
             beginning = common_beginning(word) if forms else ""
-            read[word] = scope.postings.find(word) or [
-                row for tag in tags for row in self._occurrences(connection, tag, word, beginning)
-            ]
-        return Reading(scope, read)
-
-    def _occurrences(self, connection: Connection, tag: str, word: str, beginning: str) -> Rows:
-        """The terms that begin so, or the word alone, with their occurrences in one text: read apart from the loop."""
-        own, begins = tagged(tag, word), tagged(tag, beginning)
-        which, asked = "term = :own", {"own": own}
-        if beginning:
-            which, asked = "term >= :begins AND term < :ends", {"begins": begins, "ends": begins + _LAST}
-        query = _FOUND_ON.get(connection.dialect.name, _FOUND).format(self.name, which)
-        return [(str(term)[len(tag) :], str(found)) for term, found in connection.execute(text(query), asked)]
+            read[word] = found or [(row.first, row.data) for row in connection.execute(_pages(of, word, beginning))]
+        return Reading(scope, read, runs, forms)
 
 
-_FOUND = f"SELECT term, group_concat(doc * {1 << PLACE_BITS} + offset) FROM {{0}}_postings WHERE {{1}} GROUP BY term"
-_FOUND_ON = {
-    POSTGRESQL: f"""
-        SELECT term, string_agg(CAST(id * {1 << PLACE_BITS} + place - 1 AS TEXT), ',')
-        FROM {{0}}_terms JOIN {{0}}_words ON terms @> ARRAY[term], unnest(array_positions(terms, term)) AS place
-        WHERE {{1}} GROUP BY term
-    """
-}
-"""The terms with their occurrences: the passage's id and the place of the term in it, as one number."""
-
-
-SAID = PassageTables("recall", recall_entries, recall_vectors)
+SAID = PassageTables("recall", recall_entries, recall_vectors, places=False)
 """Passages of messages, results and summaries; their texts are read from there."""
 
-WRITTEN = PassageTables("knowledge", knowledge_passages, knowledge_vectors)
+WRITTEN = PassageTables("knowledge", knowledge_passages, knowledge_vectors, places=True)
 """Passages of documents, with their texts."""
+
+
+# Runs
+
+
+def _of(of: Indexed, rows: FromClause = postings) -> tuple[ColumnElement[bool], ...]:
+    return rows.c.owner == of[0], rows.c.shelf == of[1]
+
+
+def _runs(of: Indexed, *columns: ColumnElement[Any]) -> Select[Any]:
+    """The first pages of all runs."""
+    return select(postings.c.first, *columns).where(*_of(of), postings.c.term == "")
+
+
+def _pages(of: Indexed, word: str, beginning: str) -> Select[Any]:
+    """The page of each run that may have a word, or those that may have terms which begin so."""
+    run, page, before = postings.alias("run"), postings.alias("page"), postings.alias("before")
+    same_run = [page.c[name] == run.c[name] for name in ("owner", "shelf", "first")]
+    up_to = [before.c[name] == run.c[name] for name in ("owner", "shelf", "first")]
+    first = select(func.max(before.c.term)).where(*up_to, before.c.term <= (beginning or word))
+    last = beginning + _LAST if beginning else word
+    return (
+        select(page.c.first, page.c.data)
+        .select_from(run.join(page, and_(*same_run)))
+        .where(*_of(of, run), run.c.term == "", page.c.term >= first.scalar_subquery(), page.c.term <= last)
+        .order_by(page.c.first, page.c.term)
+    )
+
+
+def store_run(connection: Connection, of: Indexed, run: TermRun) -> None:
+    """Store a run of passages, unless it has none."""
+    if not len(run.entries):
+        return
+    owner, shelf = of
+    ends = {"first": int(run.entries[0]), "last": int(run.entries[-1])}
+    whole = {"passages": len(run.entries), "entries": packed_entries(run.entries)}
+    bare = {"passages": None, "entries": None}
+    rows = [
+        {"owner": owner, "shelf": shelf, **ends, "term": term, "data": data, **(bare if term else whole)}
+        for term, data in run.pages()
+    ]
+    connection.execute(insert(postings), rows)
+
+
+def forget_words(
+    connection: Connection, of: Indexed, entries: Iterable[int], others: Select[Any] | None = None
+) -> None:
+    """Take passages out of the runs that have them. `others` are further entries, which leave the same runs."""
+    gone = np.array(sorted(entries), np.int64)
+    if not len(gone):
+        return
+    near = (postings.c.first <= int(gone[-1]), postings.c.last >= int(gone[0]))
+    rows = connection.execute(_runs(of, postings.c.last, postings.c.entries).where(*near)).all()
+    for first, last, packed in rows:
+        if not np.isin(entries_of(packed), gone).any():
+            continue
+        if others is not None:
+            [id] = others.selected_columns
+            gone = np.union1d(gone, list(connection.execute(others.where(id.between(first, last))).scalars()))
+        left = _merged(_stored_runs(connection, of, [first]), gone)
+        connection.execute(delete(postings).where(*_of(of), postings.c.first == first))
+        store_run(connection, of, left)
+
+
+_Stored = dict[int, tuple[bytes, list[bytes]]]
+"""Runs as they are stored, by their first entry: entries and pages."""
+
+
+def _stored_runs(connection: Connection, of: Indexed, firsts: Sequence[int]) -> _Stored:
+    query = select(postings.c.first, postings.c.entries, postings.c.data)
+    query = query.where(*_of(of), postings.c.first.in_(firsts)).order_by(postings.c.first, postings.c.term)
+    found: _Stored = {}
+    for first, entries, data in connection.execute(query):
+        found.setdefault(first, (entries, []))[1].append(data)
+    return found
+
+
+_NONE = np.zeros(0, np.int64)
+
+
+def _merged(found: _Stored, without: Ints = _NONE) -> TermRun:
+    return TermRun.merged([TermRun.read(entries, pages) for entries, pages in found.values()], without)
+
+
+async def merge_runs(database: Database, of: Indexed) -> None:
+    """Make one run of several of about one size, as long as there are enough. Others read and write meanwhile."""
+    while found := await database.read(partial(_due, of)):
+        merged = await asyncio.to_thread(_merged, found)
+        await database.write(partial(_replace, of, found, merged))
+
+
+def _due(of: Indexed, connection: Connection) -> _Stored:
+    sizes = {row.first: row.passages for row in connection.execute(_runs(of, postings.c.passages))}
+    runs = due(sizes)
+    return _stored_runs(connection, of, runs) if runs else {}
+
+
+def _replace(of: Indexed, found: _Stored, merged: TermRun, connection: Connection) -> None:
+    """Store a run in place of those that it was made of, unless one has changed meanwhile."""
+    query = _runs(of, postings.c.entries).where(postings.c.first.in_(list(found)))
+    there = {row.first: row.entries for row in connection.execute(query)}
+    if there == {first: entries for first, (entries, _) in found.items()}:
+        connection.execute(delete(postings).where(*_of(of), postings.c.first.in_(list(found))))
+        store_run(connection, of, merged)
+
+
+# Words of earlier versions
+
+_TAKEN_AT_ONCE = 16_384
+
+_EARLIER = {
+    SAID: "SELECT e.owner, 0, w.{id}, w.terms FROM recall_words AS w JOIN recall_entries AS e ON e.id = w.{id}",
+    WRITTEN: "SELECT p.owner, d.shelf, w.{id}, w.terms FROM knowledge_words AS w JOIN knowledge_passages AS p "
+    "ON p.id = w.{id} JOIN knowledge_documents AS d ON d.id = p.document_id",
+}
+
+
+def take_over_words(connection: Connection) -> None:
+    """Copy the words that earlier versions stored, after those that were copied before.
+
+    On PostgreSQL they stay where they were, since processes of an earlier version may still read and write them.
+    """
+    id = "id" if connection.dialect.name == POSTGRESQL else "rowid"
+    for tables, query in _EARLIER.items():
+        name = f"{tables.name}_words"
+        if not inspect(connection).has_table(name):
+            continue
+        mark = connection.execute(select(deployment.c.data).where(deployment.c.name == name)).scalar()
+        after, last = int(mark or b"0"), connection.execute(text(f"SELECT max({id}) FROM {name}")).scalar() or 0
+        some = text(f"{query.format(id=id)} WHERE w.{id} > :after AND w.{id} <= :upto ORDER BY 1, 2, 3")
+        for first in range(after, last, _TAKEN_AT_ONCE):
+            upto = min(first + _TAKEN_AT_ONCE, last)
+            rows = connection.execute(some, {"after": first, "upto": upto}).all()
+            for (owner, shelf), found in groupby(rows, key=lambda row: (row[0], row[1])):
+                terms = {row[2]: _untagged(row[3]) for row in found}
+                store_run(connection, (owner, shelf), TermRun.of(terms, places=tables.places))
+        if last > after and id == "id":
+            connection.execute(delete(deployment).where(deployment.c.name == name))
+            connection.execute(insert(deployment).values(name=name, data=str(last).encode()))
+
+
+def _untagged(stored: str | list[str]) -> list[str]:
+    """Terms without the tag of their owner or shelf, which ends with a dot or has three characters."""
+    terms = stored.split() if isinstance(stored, str) else stored
+    tag = terms[0].find("\u00b7") + 1 if terms else 0
+    return [term[tag or 3 :] for term in terms]

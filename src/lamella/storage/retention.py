@@ -23,6 +23,7 @@ from lamella.core.records import Caller, Expired
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.packets import pack_turn
 from lamella.storage.database import Rows, reads, writes
+from lamella.storage.passages import take_over_words
 from lamella.storage.tables import blocks, journal, requests, turns
 
 _CHUNK = 500
@@ -113,6 +114,11 @@ class RetentionRows(Rows):
             these = (*of, requests.c.id.in_(old[i : i + _CHUNK]))
             connection.execute(update(requests).where(*these).values(expired=expired))
         return len(old)
+
+    @writes
+    def take_over_words(self, connection: Connection) -> None:
+        """Take over the words of passages that processes of an earlier version have stored meanwhile."""
+        take_over_words(connection)
 
     @reads
     def expired(self, connection: Connection, caller: Caller, conversation_id: str) -> ExpiredCounts:

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lamella.core.recall import Space
+from lamella.search.postings import entries_of, found_in
 from lamella.search.ranking import PLACE_BITS, Corpus, Floats, Ints, Matches, Ranking, Rule, moved
-from lamella.search.terms import is_form
+from lamella.search.terms import common_beginning, is_form
 from lamella.search.vectors import matrix_of, unpacked
 
 MOST_BYTES = 512_000_000
@@ -193,31 +194,40 @@ class PassageScope:
         return np.sort(moved(stored[here], self.by_entry[at[here]]))
 
 
-Rows = list[tuple[str, str]]
-"""Terms with their occurrences as SQLite joins them, with commas between."""
+Words = list[tuple[int, bytes]] | tuple[Ints, Ints]
+"""Pages in which a word may stand, each with the first entry of its run; or what was kept of the word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A scope with the words of a query: `read` has what was kept of a word, or its rows."""
+    """A scope with the words of a query: `read` has each of them, `runs` the entries of the runs, as they are stored.
+
+    `forms`: other forms of the words count too.
+    """
 
     scope: PassageScope
-    read: Mapping[str, Rows | tuple[Ints, Ints]]
+    read: Mapping[str, Words]
+    runs: Mapping[int, bytes] = field(default_factory=dict)
+    forms: bool = False
+    _entries: dict[int, Ints] = field(default_factory=dict)
 
     def held(self, word: str) -> tuple[Ints, Ints]:
         """Where a word stands, and where its other forms do; kept from now on."""
         read = self.read[word]
         if isinstance(read, tuple):
             return read
-        found: dict[str, Ints] = {}
-        for term, text in read:  # a term may stand there under more tags than one
-            rows = np.fromstring(text, np.int64, sep=",")
-            found[term] = np.concatenate([found[term], rows]) if term in found else rows
+        pages = [(self._entries_of(first), page) for first, page in read]
+        found = found_in(pages, word, common_beginning(word) if self.forms else "")
         own = found.get(word, np.zeros(0, np.int64))
         forms = [row for term, row in found.items() if is_form(word, term)]
         held = self.scope.occurrences(own), self.scope.occurrences(np.concatenate([own[:0], *forms]))
         self.scope.postings.keep(word, held)
         return held
+
+    def _entries_of(self, first: int) -> Ints:
+        if first not in self._entries:
+            self._entries[first] = entries_of(self.runs[first])
+        return self._entries[first]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Dialect, Engine, QueuePool, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Dialect, Engine, QueuePool, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -22,12 +22,6 @@ from lamella.storage.failures import plain_errors
 
 _BUSY_MS = 5_000
 _READERS = 4
-
-WORDS = ("recall_words", "knowledge_words")
-"""The indexes of words."""
-
-MERGED = 500
-"""Pages of an index of words that are written in one transaction."""
 
 RELEASED = 1_000
 """Free pages that are given back to the disk in one step: 4 MB, some 20 ms."""
@@ -157,17 +151,13 @@ class SqliteDatabase(Database):
         return cls(sqlite_engine(url, writes=False), sqlite_engine(url, writes=True))
 
     async def scrub(self) -> bool:
-        """Merge the indexes of words, give free pages back to the disk and empty the log.
+        """Give free pages back to the disk and empty the log.
 
-        A step writes at most `MERGED` pages or moves `RELEASED`, and other transactions run between two steps. False if
-        a reader still needs the log. A file that was made before its pages could be given back keeps them, overwritten:
+        A step moves at most `RELEASED`, and other transactions run between two steps. False if a reader still needs the
+        log. A file that was made before its pages could be given back keeps them, overwritten:
         `lamella vacuum` changes that.
         """
         self._check_open()
-        for index in WORDS:
-            pages = -MERGED  # a negative number begins a merge of all that there is
-            while await self.write(partial(_merged, index, pages)):
-                pages = MERGED
         while await in_thread(self._writers, self._release):
             pass
         return await in_thread(self._writers, self._truncate)
@@ -191,11 +181,3 @@ class SqliteDatabase(Database):
         """The writing connection's, outside of a transaction."""
         with plain_errors(), closing(self._write.raw_connection()) as connection, closing(connection.cursor()) as made:
             yield made
-
-
-def _merged(index: str, pages: int, connection: Connection) -> bool:
-    """Merge some of an index of words, which lets go of those that were removed; False if all of it is merged."""
-    count = text("SELECT total_changes()")
-    before = connection.execute(count).scalar_one()
-    connection.execute(text(f"INSERT INTO {index} ({index}, rank) VALUES ('merge', :pages)"), {"pages": pages})
-    return bool(connection.execute(count).scalar_one() - before >= 2)

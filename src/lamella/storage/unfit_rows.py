@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Integer, Table, Text
 
 from lamella.storage.copying import TABLES
-from lamella.storage.sqlite import WORDS
 from lamella.storage.tables import metadata
 
 LONGEST_KEY = 2_600
@@ -37,8 +36,6 @@ class UnfitRow:
 def unfit_rows(connection: Connection) -> Iterator[UnfitRow]:
     """The rows of a SQLite database that PostgreSQL refuses, `NAMED` of each table and reason."""
     for table in TABLES:
-        if table.name in WORDS:
-            continue
         reasons = list(_reasons(table))
         if any(True for _ in _found(connection, table, "", " OR ".join(condition for _, condition in reasons))):
             for why, condition in reasons:

@@ -26,9 +26,9 @@ from lamella.storage.grants import titles_held_back
 from lamella.storage.jobs import forget_jobs
 from lamella.storage.keys import forget_conversation_keys
 from lamella.storage.library import find_agent, find_project
-from lamella.storage.recall.sources import forget_recall
+from lamella.storage.recall.sources import forget_said
 from lamella.storage.rows import find_row, owned_by, page_rows, recorder, values
-from lamella.storage.tables import conversations, jobs, lines, sessions, turns
+from lamella.storage.tables import conversations, jobs, lines, recall_entries, sessions, turns
 
 _conversation_of = recorder(Conversation, conversations.c)
 
@@ -161,7 +161,7 @@ class ConversationRows(Rows):
             caller,
             or_(subject == conversation_id, subject.in_(own_sessions), subject.in_(own_turns)),
         )
-        forget_recall(connection, caller, conversation_id)
+        forget_said(connection, caller, recall_entries.c.conversation_id == conversation_id)
         connection.execute(delete(conversations).where(*owned_by(conversations, caller, conversation_id)))
 
     @reads

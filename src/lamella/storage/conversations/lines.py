@@ -35,7 +35,7 @@ from lamella.storage.conversations.paths import find_turn
 from lamella.storage.conversations.requests import insert_request
 from lamella.storage.conversations.turns import title_of
 from lamella.storage.database import Rows, insert_missing, reads, writes
-from lamella.storage.recall.sources import touch_recall
+from lamella.storage.recall.sources import forget_said
 from lamella.storage.rows import (
     NO_BILL,
     UNKNOWN_BILL,
@@ -322,9 +322,7 @@ def _forget_passages(connection: Connection, caller: Caller, turn_id: str) -> No
     if not connection.execute(delete(recall_turns).where(*indexed)).rowcount:
         return
     its = select(messages.c.id).where(messages.c.turn_id == turn_id, messages.c.owner == caller.user_id)
-    gone = delete(recall_entries).where(recall_entries.c.owner == caller.user_id, recall_entries.c.source_id.in_(its))
-    connection.execute(gone)
-    touch_recall(connection, caller)
+    forget_said(connection, caller, recall_entries.c.source_id.in_(its))
 
 
 def _add_results(connection: Connection, caller: Caller, observed: ObservedRequest) -> None:

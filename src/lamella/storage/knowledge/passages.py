@@ -27,21 +27,9 @@ from lamella.core.knowledge import DocumentState, DocumentText, NewPassage, Stor
 from lamella.core.records import Caller
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.knowledge.documents import remove_row, this_document
-from lamella.storage.passages import WRITTEN, NewEntry
+from lamella.storage.passages import WRITTEN, NewEntry, forget_words, merge_runs
 from lamella.storage.rows import record
 from lamella.storage.tables import knowledge_documents, knowledge_passages, knowledge_vectors
-
-TAG_END = "\u00b7"
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-
-
-def tag_of(shelf: int) -> str:
-    """The number of a shelf as the tag of its terms."""
-    tag = ""
-    while shelf:
-        shelf, rest = divmod(shelf, len(_DIGITS))
-        tag = _DIGITS[rest] + tag
-    return f"{tag}{TAG_END}"
 
 
 def passage_of(row: RowMapping) -> StoredPassage:
@@ -85,10 +73,31 @@ class PassageRows(Rows):
         owned_by = (of.document_id == document_id, of.owner == caller.user_id, of.version == version)
         found = select(knowledge_documents.c.found).where(knowledge_documents.c.id == document_id).scalar_subquery()
         hidden = or_(found.is_(None), found != version)
-        connection.execute(delete(knowledge_passages).where(*owned_by, hidden))
+        gone = delete(knowledge_passages).where(*owned_by, hidden).returning(of.id)
+        entries = list(connection.execute(gone).scalars())
+        shelf = select(knowledge_documents.c.shelf).where(knowledge_documents.c.id == document_id)
+        forget_words(connection, (caller.user_id, connection.execute(shelf).scalar_one()), entries)
+
+    async def stage(
+        self,
+        caller: Caller,
+        document_id: str,
+        version: int,
+        first: int,
+        passages: Sequence[NewPassage],
+        model: str,
+    ) -> bool:
+        """Store passages of a version from position `first` on; nobody finds them yet. False if there is a newer one.
+
+        A passage that stands in the version that is found, word for word, has its vector.
+        """
+        shelf = await self._stage(caller, document_id, version, first, passages, model)
+        if shelf is not None:
+            await merge_runs(self._database, (caller.user_id, shelf))
+        return shelf is not None
 
     @writes
-    def stage(
+    def _stage(
         self,
         connection: Connection,
         caller: Caller,
@@ -97,24 +106,23 @@ class PassageRows(Rows):
         first: int,
         passages: Sequence[NewPassage],
         model: str,
-    ) -> bool:
-        """Store passages of a version from position `first` on; nobody finds them yet.
-
-        A passage that stands in the version that is found, word for word, has its vector.
-        """
+    ) -> int | None:
+        """The number of the shelf."""
         this = select(knowledge_documents.c.shelf, knowledge_documents.c.found)
         row = connection.execute(this.where(this_document(caller, document_id, version))).first()
         if row is None:
-            return False
+            return None
         shelf, found = row
         new = [
-            NewEntry(_row(caller.user_id, document_id, version, position, passage), passage.terms, passage.vector)
+            NewEntry(
+                _row(caller.user_id, document_id, version, position, passage), passage.terms.split(), passage.vector
+            )
             for position, passage in enumerate(passages, first)
         ]
-        entries = WRITTEN.add(connection, tag_of(shelf), new, model)
+        entries = WRITTEN.add(connection, (caller.user_id, shelf), new, model)
         if found is not None and all(passage.vector is None for passage in passages):
             _take_over(connection, caller, document_id, found, entries, model)
-        return True
+        return int(shelf)
 
     @writes
     def publish(
@@ -161,16 +169,22 @@ class PassageRows(Rows):
         Of a removed document the row goes with the last of them.
         """
         of = knowledge_documents.c
-        row = select(of.found, of.version, of.removed).where(of.id == document_id, of.owner == caller.user_id)
+        row = select(of.shelf, of.found, of.version, of.removed)
+        row = row.where(of.id == document_id, of.owner == caller.user_id)
         known = connection.execute(row).first()
         if known is None:
             return 0
-        found, version, removed = known
+        shelf, found, version, removed = known
         stale = [knowledge_passages.c.document_id == document_id, knowledge_passages.c.owner == caller.user_id]
         if not removed:
             stale.append(knowledge_passages.c.version.not_in({found, version} - {None}))
-        query = select(knowledge_passages.c.id).where(*stale).limit(limit)
-        entries = list(connection.execute(query).scalars())
+        query = select(knowledge_passages.c.id).where(*stale)
+        all_stale = list(connection.execute(query).scalars())
+        # Of a base that is removed all documents are: their words leave together.
+        others = select(knowledge_passages.c.id).join(knowledge_documents, of.id == knowledge_passages.c.document_id)
+        others = others.where(of.shelf == shelf, of.removed.is_(True))
+        forget_words(connection, (caller.user_id, shelf), all_stale, others)
+        entries = all_stale[:limit]
         connection.execute(delete(knowledge_passages).where(knowledge_passages.c.id.in_(entries)))
         if removed and len(entries) < limit:
             remove_row(connection, caller, document_id)

@@ -16,7 +16,7 @@ from lamella.storage.database import Database, reads
 from lamella.storage.knowledge.bindings import BindingRows
 from lamella.storage.knowledge.documents import DocumentRows, find_documents, shelf_number
 from lamella.storage.knowledge.names import NameRows
-from lamella.storage.knowledge.passages import PassageRows, passage_of, tag_of
+from lamella.storage.knowledge.passages import PassageRows, passage_of
 from lamella.storage.passages import WRITTEN
 from lamella.storage.scopes import Mark, Part, PassageScope, Reading, Scopes, ranked
 from lamella.storage.tables import knowledge_documents, knowledge_passages
@@ -64,7 +64,7 @@ class KnowledgeStore(DocumentRows, PassageRows, NameRows, BindingRows):
             number = shelf_number(connection, shelf)
             scope = None if number is None else self._scope(connection, number, query.space.model, dimension)
             if number is not None and scope is not None:
-                found.append(WRITTEN.reading(connection, scope, [tag_of(number)], query.terms, forms=True))
+                found.append(WRITTEN.reading(connection, scope, (shelf.owner, number), query.terms, forms=True))
         return found
 
     @reads

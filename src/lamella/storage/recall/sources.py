@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, delete, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, select, update
 
 from lamella.core.errors import NotFound
 from lamella.core.knowledge import WITHHELD, WITHHELD_ANSWER, WITHHELD_SUMMARY, bases_of, held_back
@@ -16,11 +15,9 @@ from lamella.core.recall import Passage, Source, Speaker
 from lamella.core.records import Caller
 from lamella.storage.database import insert_missing
 from lamella.storage.grants import closed_bases
-from lamella.storage.passages import SAID, NewEntry
+from lamella.storage.passages import SAID, NewEntry, forget_words
 from lamella.storage.rows import values
 from lamella.storage.tables import messages, recall_entries, recall_versions, sessions, turns
-
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def recall_version(connection: Connection, caller: Caller) -> int:
@@ -40,36 +37,18 @@ def touch_recall(connection: Connection, caller: Caller) -> None:
     )
 
 
-def forget_source(connection: Connection, caller: Caller, source_id: str) -> None:
-    """Remove the passages of a message or a summary that is no longer what it was."""
-    owned_by = (recall_entries.c.owner == caller.user_id, recall_entries.c.source_id == source_id)
-    connection.execute(delete(recall_entries).where(*owned_by))
-    touch_recall(connection, caller)
-
-
-def forget_recall(connection: Connection, caller: Caller, conversation_id: str) -> None:
-    """Remove the passages of a conversation that is removed."""
-    owned_by = (recall_entries.c.owner == caller.user_id, recall_entries.c.conversation_id == conversation_id)
-    result = connection.execute(delete(recall_entries).where(*owned_by))
-    if result.rowcount > 0:
+def forget_said(connection: Connection, caller: Caller, which: ColumnElement[bool]) -> None:
+    """Remove some of an owner's passages: those of a conversation, or of a source that is no longer what it was."""
+    gone = delete(recall_entries).where(recall_entries.c.owner == caller.user_id, which).returning(recall_entries.c.id)
+    entries = list(connection.execute(gone).scalars())
+    if entries:
+        forget_words(connection, (caller.user_id, 0), entries)
         touch_recall(connection, caller)
 
 
-def tag_of(owner: str) -> str:
-    """The tag of an owner's terms: three characters, since it stands before each term of each passage.
-
-    Owners may have the same: then more is read, but of another owner's passages nothing is found.
-    """
-    number, tag = int.from_bytes(blake2b(owner.encode(), digest_size=4).digest(), "big"), ""
-    for _ in range(3):
-        number, rest = divmod(number, len(_DIGITS))
-        tag += _DIGITS[rest]
-    return tag
-
-
-def earlier_tag_of(owner: str) -> str:
-    """The tag of terms that were stored before tags were short."""
-    return f"{blake2b(owner.encode(), digest_size=6).hexdigest()}\u00b7"
+def forget_source(connection: Connection, caller: Caller, source_id: str) -> None:
+    """Remove the passages of a message or a summary that is no longer what it was."""
+    forget_said(connection, caller, recall_entries.c.source_id == source_id)
 
 
 def _entry_row(owner: str, conversation_id: str, passage: Passage) -> dict[str, Any]:
@@ -84,11 +63,11 @@ def add_passages(
 ) -> None:
     """Store passages with their words, and the vectors that they bring."""
     new = [
-        NewEntry(_entry_row(caller.user_id, conversation_id, passage), " ".join(passage.terms), passage.vector)
+        NewEntry(_entry_row(caller.user_id, conversation_id, passage), passage.terms, passage.vector)
         for passage in passages
     ]
     if new:
-        SAID.add(connection, tag_of(caller.user_id), new, model)
+        SAID.add(connection, (caller.user_id, 0), new, model)
 
 
 _MESSAGES = (

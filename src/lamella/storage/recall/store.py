@@ -38,17 +38,15 @@ from lamella.search.ranking import Ranking, first_of, rank_conversations
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.turns import IS_RUNNING
 from lamella.storage.database import Database, Transactions, insert_missing, reads, writes
-from lamella.storage.passages import SAID
+from lamella.storage.passages import SAID, merge_runs
 from lamella.storage.recall.sources import (
     add_passages,
-    earlier_tag_of,
     find_source,
     find_sources,
+    forget_source,
     readable_sessions,
     readable_summaries,
     recall_version,
-    tag_of,
-    touch_recall,
 )
 from lamella.storage.scopes import Part, PassageScope, Reading, Scopes, ranked
 from lamella.storage.tables import messages, recall_entries, recall_marks, recall_turns, sessions, turns
@@ -159,11 +157,17 @@ class RecallIndex(Transactions):
             query = query.where(turns.c.conversation_id == conversation_id)
         return tuple((turn_id, of) for turn_id, of in connection.execute(query))
 
+    async def index_turn(self, caller: Caller, turn_id: str, passages: Sequence[Passage], model: str) -> bool:
+        """Store the passages of a turn; False when that was done before, or the turn is gone."""
+        is_new = await self._index_turn(caller, turn_id, passages, model)
+        if is_new:
+            await merge_runs(self._database, (caller.user_id, 0))
+        return is_new
+
     @writes
-    def index_turn(
+    def _index_turn(
         self, connection: Connection, caller: Caller, turn_id: str, passages: Sequence[Passage], model: str
     ) -> bool:
-        """Store the passages of a turn; False when that was done before, or the turn is gone."""
         query = (
             select(turns.c.conversation_id)
             .select_from(_TURNS)
@@ -229,14 +233,11 @@ class RecallIndex(Transactions):
         False when the session has another summary by now, or is gone.
         """
         this = (sessions.c.id == summary.id, sessions.c.owner == caller.user_id, sessions.c.summary == summary.content)
-        old = (recall_entries.c.source_id == summary.id, recall_entries.c.owner == caller.user_id)
         result = connection.execute(update(sessions).where(*this).values(embedding=vector, embedding_model=model))
         if result.rowcount == 0:
             return False
-        replaced = connection.execute(delete(recall_entries).where(*old))
+        forget_source(connection, caller, summary.id)
         add_passages(connection, caller, summary.conversation_id, passages, model)
-        if replaced.rowcount > 0:
-            touch_recall(connection, caller)
         return True
 
     async def search(self, caller: Caller, query: RecallQuery) -> RecallResult:
@@ -263,7 +264,7 @@ class RecallIndex(Transactions):
 
     @reads
     def _reading(self, connection: Connection, caller: Caller, scope: PassageScope, terms: Sequence[str]) -> Reading:
-        return SAID.reading(connection, scope, (tag_of(caller.user_id), earlier_tag_of(caller.user_id)), terms)
+        return SAID.reading(connection, scope, (caller.user_id, 0), terms)
 
     @reads
     def _readable(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -14,7 +13,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    event,
+    text,
 )
 
 from lamella.core.knowledge import DocumentState, NameCounts
@@ -45,7 +44,7 @@ recall_entries = Table(
 """Passages that can be found: characters `start` to `end` of a message, of a call's result, or of a session's summary.
 
 `source_id` is the message, or the session of a summary; the text is read from there. `length` is in terms. An id is
-never used twice: `recall_words` goes by it.
+never used twice: `postings` go by it.
 """
 
 recall_vectors = Table(
@@ -86,35 +85,26 @@ recall_versions = Table(
 """Counts what was changed or removed of an owner's passages: what is kept of them in memory goes by it. What is only
 added is known by its id."""
 
-_WORDS = {
-    "sqlite": (
-        "CREATE VIRTUAL TABLE {0}_words USING fts5(terms, tokenize = 'ascii')",
-        "CREATE VIRTUAL TABLE {0}_postings USING fts5vocab('{0}_words', 'instance')",
-        "CREATE TRIGGER {0}_words_forget AFTER DELETE ON {1} BEGIN DELETE FROM {0}_words WHERE rowid = old.id; END",
-    ),
-    "postgresql": (
-        'CREATE TABLE {0}_words (id BIGINT PRIMARY KEY REFERENCES {1} ON DELETE CASCADE, terms TEXT[] COLLATE "C")',
-        "CREATE INDEX ix_{0}_words_terms ON {0}_words USING gin (terms)",
-        'CREATE TABLE {0}_terms (term TEXT COLLATE "C" PRIMARY KEY)',
-    ),
-}
-"""The words of passages. Terms are made by `search.terms`. Each has the tag of its owner or shelf before it, so a query
-reads the occurrences of these alone. SQLite's full-text table is read by its vocabulary; PostgreSQL has the terms of a
-passage in an array with an index, and each term once in a table, to find those that begin alike.
+_RUNS = text("term = ''")
 
-A revision that makes the table of passages anew on SQLite has to make the trigger again.
+postings = Table(
+    "postings",
+    metadata,
+    Column("owner", String, primary_key=True),
+    Column("shelf", BigInteger, primary_key=True, autoincrement=False),
+    Column("first", BigInteger, primary_key=True, autoincrement=False),
+    Column("term", String, primary_key=True),
+    Column("last", BigInteger),
+    Column("passages", Integer),
+    Column("entries", LargeBinary),
+    Column("data", LargeBinary, nullable=False),
+    Index("ix_postings_runs", "owner", "shelf", "first", sqlite_where=_RUNS, postgresql_where=_RUNS),
+)
+"""Where the terms of passages stand: pages of runs, `search.postings`, each known by its first `term`.
+
+A run has passages of one shelf, or with shelf 0 of what an owner said, from entry `first` to `last`. How many they are
+and which is in its first page, whose term is empty.
 """
-
-
-def _with_words(name: str, passages: Table) -> None:
-    """Let the tables of words be made with those of passages."""
-    for dialect, statements in _WORDS.items():
-        for statement in statements:
-            made: DDL = DDL(statement.format(name, passages.name))  # type: ignore[no-untyped-call]
-            event.listen(passages, "after_create", made.execute_if(dialect=dialect))
-
-
-_with_words("recall", recall_entries)
 
 knowledge_shelves = Table(
     "knowledge_shelves",
@@ -126,7 +116,7 @@ knowledge_shelves = Table(
     sqlite_autoincrement=True,
 )
 """What documents stand on: a knowledge base, whose id is the `name`, or with an empty one the files of an owner's
-projects. The `number` tags the terms of its passages and is never used twice."""
+projects. `postings` have its `number`, which is never used twice."""
 
 knowledge_documents = Table(
     "knowledge_documents",
@@ -190,7 +180,7 @@ knowledge_passages = Table(
     sqlite_autoincrement=True,
 )
 """Passages of documents: one after the other they are the text. `length` is in terms. An id is never used twice:
-`knowledge_words` goes by it."""
+`postings` go by it."""
 
 knowledge_vectors = Table(
     "knowledge_vectors",
@@ -203,8 +193,6 @@ knowledge_vectors = Table(
     Index("ix_knowledge_vectors_owner_model_dimension", "owner", "model", "dimension"),
 )
 """The vector of a passage, float16; `model` made it."""
-
-_with_words("knowledge", knowledge_passages)
 
 knowledge_bindings = Table(
     "knowledge_bindings",
