@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from .conftest import Door, Object
+from .conftest import ADDRESS, Door, Object, is_told, shown
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
@@ -61,19 +61,22 @@ async def test_codex(door: Door) -> None:
 
 
 async def test_opencode(door: Door) -> None:
-    """It asks another model for a title under the id of its session."""
+    """It asks another model for a title under the id of its session; another agent has other tools."""
     path = door.write("hello.txt", "The lamp is green.\n")
     door.calls("hello.txt.*\\Z", "read", {"filePath": path})
-    options = {"baseURL": f"{door.url}/v1", "apiKey": "any"}
-    door.write("opencode.json", json.dumps({"provider": {"anthropic": {"options": options}}, "autoupdate": False}))
-    asked = ("run", "--model", "anthropic/claude-opus-5-5")
-    await door.run("opencode", *asked, "What is in hello.txt?")
-    await door.run("opencode", *asked, "-c", "And the ships?")
+    [told] = shown("opencode", "json")
+    door.write("opencode.json", json.dumps(json.loads(told.replace(ADDRESS, door.url)) | {"autoupdate": False}))
+    await door.follow("opencode", "opencode", only=slice(0, 2))
     line = await checked(door, 2, 3)
     [title] = [one for one in await door.lines() if one["id"] != line["id"]]
     assert (title["label"], title["session"]) == ("title", line["session"])
     assert title["model"].startswith("claude-haiku")
     assert line["client"].startswith("opencode 1.")
+    await door.follow("opencode", "opencode", only=slice(2, 3))
+    line = await checked(door, 3, 4, breaks=1)
+    *_, newest = await door.why(line)
+    assert newest["cause"] == "tools"
+    assert is_told("opencode", newest["text"]), newest["text"]
 
 
 async def test_aider(door: Door) -> None:
@@ -96,13 +99,16 @@ async def test_aider(door: Door) -> None:
 
 
 async def test_llm(door: Door) -> None:
-    """It names no session: the messages alone make two commands one conversation."""
+    """It names no session: the messages alone make its commands one conversation, with the tools of the first."""
     door.environment["LLM_USER_PATH"] = str(door.home)
-    model = {"model_id": "terra", "model_name": "gpt-6.1-terra", "api_base": f"{door.url}/v1"}
-    door.write("extra-openai-models.yaml", json.dumps([model]))
-    await door.run("llm", "-m", "terra", "-s", "The keeper lights the lamp at dusk. " * 300, "How is the lamp?")
-    await door.run("llm", "-c", "And the ships?")
-    line = await checked(door, 2, 2)
+    [told] = shown("llm", "yaml")
+    door.write("extra-openai-models.yaml", told.replace(ADDRESS, door.url))
+    door.provider.script({"lamp": {"match": "How is the lamp", "text": "It is green, and it burns. " * 200}})
+    await door.follow("llm", "llm")
+    line = await checked(door, 3, 3)
     assert (line["title"], line["session"]) == ("How is the lamp?", None)
-    *_, newest = await door.requests(line)
-    assert newest["usage"]["cache_read"] == newest["predicted"]["read"] > 1_000
+    for sent in door.provider.requests:
+        assert [tool["function"]["name"] for tool in sent.json["tools"]] == ["llm_time"]
+        assert sent.json["messages"][0] == {"role": "system", "content": "You know lamps."}
+    _, written, newest = await door.requests(line)
+    assert newest["usage"]["cache_read"] == newest["predicted"]["read"] == written["usage"]["cache_write"] > 1_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import PROGRAMS, Door
+from .conftest import PROGRAMS, Door, is_told
 from .install import place
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
@@ -39,6 +39,36 @@ async def test_three_turns_are_one_conversation(door: Door, name: str, file: str
             assert newest["marker_policy"] == "planner", "it marks nothing itself"
             assert line["saved"] > 0
     assert sum(line["cost"] for line in lines) == pytest.approx(door.provider.cost)
+
+
+async def test_a_typed_answer_of_pydantic_ai_writes_the_prompt_again(door: Door) -> None:
+    door.calls("in the tower", "look", {"place": "the tower"})
+    report = {"tool_calls": [{"name": "final_result", "arguments": {"lamp": "green"}}]}
+    door.provider.script({"report": {"match": "Report, please", **report}})
+    said = await door.run("pydantic-ai", str(PROGRAMS / "pydantic_agents.py"), "typed")
+    assert said.count("lamp='green'") == 3
+    lines = await door.lines()
+    assert {line["dialect"] for line in lines} == {"anthropic", "openai", "responses"}
+    for line in lines:
+        assert (line["turns"], line["requests"], line["breaks"]) == (4, 5, 1)
+        *_, newest = await door.why(line)
+        assert newest["cause"] == ("settings" if line["dialect"] == "anthropic" else "tools"), newest["text"]
+        assert is_told("Pydantic AI, openai-agents and LiteLLM", newest["text"]), newest["text"]
+
+
+async def test_the_tries_of_litellm_are_one_turn(door: Door) -> None:
+    door.provider.script({"busy": {"match": "overload", "text": "No.", "fault": {"kind": "500", "times": 99}}})
+    said = await door.run("litellm", str(PROGRAMS / "litellm_retries.py"))
+    assert said.count("failed") == 3
+    lines = await door.lines()
+    assert {line["title"]: (line["turns"], line["requests"]) for line in lines} == {
+        "overload default": (1, 3),
+        "overload two": (1, 5),
+        "overload none": (1, 1),
+    }
+    assert {line["client"].rpartition(" ")[0] for line in lines} == {"openai for Python"}
+    for line in lines:
+        assert all(one["error"] is not None for one in await door.requests(line))
 
 
 async def _node(door: Door, name: str, file: str) -> list[str]:
