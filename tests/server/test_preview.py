@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 def stored(data: Path) -> list[str]:
     """Everything in the database, as SQL, but what is stored in the background of what was said and uploaded before."""
-    behind = re.compile(r'INSERT INTO "?(recall_|knowledge_|cache_entries|jobs|sqlite_)')
+    behind = re.compile(r'INSERT INTO "?(recall_|knowledge_|postings|cache_entries|jobs|sqlite_)')
     with closing(sqlite3.connect(data / "lamella.db")) as connection:
         return [line for line in connection.iterdump() if not behind.match(line)]
 

@@ -77,7 +77,7 @@ async def _speak(store: Store, process: str, id: str, shared: str) -> None:
         await store.turns.finish_turn(ANN, turn_end(turn_id))
         await store.replicas.let_go(process, id)
     for number in range(TURNS):
-        await store.queue.queue_message(ANN, queued_message(f"shared_{id}_{number}", conversation_id=shared), 1_000)
+        await store.queue.queue_message(ANN, queued_message(f"shared_of_{id}_{number}", conversation_id=shared), 1_000)
 
 
 async def test_nobody_is_refused_however_many_write(postgres: PostgresServer) -> None:

@@ -119,7 +119,7 @@ async def test_deleting_leaves_nothing_of_it(store: Store, backing: Backing) -> 
         ANN, "conv_1", ConversationChange(decisions=[admission()]), minutes(5)
     )
     for name in ("message", "order"):
-        await store.queue.queue_message(ANN, queued_message(f"queued_m{name}"))
+        await store.queue.queue_message(ANN, queued_message(f"queued_{name}"))
     await store.notices.add_notice(ANN, notice("note_done", "turn_0"))
     for result in ("turn_message", "note_order", "note_done"):
         await store.keys.claim_key(ANN, f"key_{result}", "commands", "f", result, minutes(5))

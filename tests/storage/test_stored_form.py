@@ -345,6 +345,7 @@ def test_every_table_is_written_but_those_of_passages() -> None:
         "knowledge_names",
         "knowledge_passages",
         "knowledge_vectors",
+        "postings",
         "set_ups",
         # One process alone leaves these empty: tests/storage/test_replicas.py.
         "held_conversations",

@@ -55,9 +55,9 @@ PATIENCE = 20.0
 RECONNECTS = 0.05, 1.0
 """Seconds before the first attempt to reach it again, and before each later one at most."""
 
-_AGAIN = ("40001", "40P01", "55P03")
+_AGAIN = ("40001", "40P01", "55P03", "25P02")
 """A transaction that contradicts another, waits for one that waits for it, or waited too long to be alone: it changed
-nothing."""
+nothing. The last says that one of them came before, in an answer that was passed over: statements are sent together."""
 
 _LOST = ("57P01", "57P02", "57P03", "25006")
 """The server goes down, comes up, or is no primary any more."""
