@@ -26,6 +26,7 @@ function render(text: string, cited: (at: number) => boolean = () => true, growi
         passage_start: 0,
         passage_end: 1,
         page: 3,
+        quote: '',
       }
     })
   const sources = { 1: { title: 'manual.pdf', fileId: 'file_1', url: null } }
