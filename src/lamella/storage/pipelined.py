@@ -1,7 +1,11 @@
-"""A connection of psycopg that sends what nobody waits for together with what somebody waits for.
+"""A connection of psycopg that sends statements together: a statement waits here until somebody looks at an answer.
 
-`BEGIN` and rows to insert need no answer before the next statement. They wait in this process, and go to the server
-with the statement after them, or with `COMMIT`: five statements of a transaction may be two round trips.
+A statement that changes rows needs no answer at once, and rows that are asked for are needed when they are looked at.
+So both wait in this process, in order, and go to the server together, in one round trip:
+
+    a = execute(SELECT …)    b = execute(SELECT …)    execute(UPDATE …)      nothing is sent
+    a.all()                  BEGIN, SELECT, SELECT, UPDATE are sent           one round trip
+    commit()                 COMMIT is sent, with what waits                  one more
 
 A transaction that writes asks for its id as it begins. If the connection is lost during `COMMIT`, the server is asked
 by this id whether the transaction happened.
@@ -11,20 +15,36 @@ This module needs psycopg: `storage.postgresql` imports it once a database of Po
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 
-from psycopg import Connection, Cursor
+from psycopg import Connection, Cursor, Error
 from psycopg.abc import Params
-from psycopg.generators import fetch_many
 from psycopg.pq import TransactionStatus
 
-_IDLE = TransactionStatus.IDLE
 _TRANSACTION_ID = "SELECT pg_current_xact_id()::text"
+
+Description = Sequence[Any]
+"""What DB-API tells of the columns of rows."""
 
 
 class PipelinedCursor(Cursor[Any]):
-    """Sends what waits in its connection along with its own statement."""
+    """Sends what waits in its connection along with its own statement. `waits`: its own statement waits too."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self.waits = False
+        self._expected: Description | None = None
+
+    def later(self, query: Any, params: Any, expected: Description | None = None, *, many: bool = False) -> None:
+        """Run a statement when an answer is looked at. `expected` describes its rows; None: it gives no rows.
+
+        With `many` it is run once for each of `params`.
+        """
+        assert isinstance(self.connection, PipelinedConnection)
+        self.waits, self._expected = True, expected
+        self.connection.later(_Waiting(self, query, params, many))
 
     def execute(self, query: Any, params: Params | None = None, **given: Any) -> PipelinedCursor:
         """As psycopg's."""
@@ -32,25 +52,74 @@ class PipelinedCursor(Cursor[Any]):
         if not isinstance(connection, PipelinedConnection) or not connection.waits:
             super().execute(query, params, **given)
             return self
-        with connection.pipeline():
-            connection.send()
+        with connection.sending():
             super().execute(query, params, **given)
-        connection.sent()
         return self
-
-    def copy(self, *args: Any, **given: Any) -> Any:
-        """As psycopg's."""
-        self.connection.flush()  # type: ignore[attr-defined]
-        return super().copy(*args, **given)
 
     def executemany(self, query: Any, params_seq: Iterable[Params], *, returning: bool = False) -> None:
         """As psycopg's."""
         connection = self.connection
         assert isinstance(connection, PipelinedConnection)
-        with connection.pipeline():
-            connection.send()
+        with connection.sending():
             super().executemany(query, params_seq, returning=returning)
-        connection.sent()
+
+    def copy(self, *args: Any, **given: Any) -> Any:
+        """As psycopg's."""
+        if isinstance(self.connection, PipelinedConnection):
+            self.connection.flush()
+        return super().copy(*args, **given)
+
+    @property
+    def description(self) -> Any:
+        """As psycopg's; while the statement waits, what is expected."""
+        return self._expected if self.waits else super().description
+
+    @property
+    def rowcount(self) -> int:
+        """As psycopg's. While the statement waits it is not known: -1."""
+        return -1 if self.waits else super().rowcount
+
+    def fetchone(self) -> Any:
+        """As psycopg's."""
+        self._send()
+        return super().fetchone()
+
+    def fetchmany(self, size: int = 0) -> list[Any]:
+        """As psycopg's."""
+        self._send()
+        return super().fetchmany(size)
+
+    def fetchall(self) -> list[Any]:
+        """As psycopg's."""
+        self._send()
+        return super().fetchall()
+
+    def __iter__(self) -> PipelinedCursor:
+        self._send()
+        return self
+
+    def close(self) -> None:
+        """As psycopg's. A statement that waits is run in any case."""
+        if not self.waits:
+            super().close()
+
+    def _send(self) -> None:
+        if self.waits and isinstance(self.connection, PipelinedConnection):
+            self.connection.flush()
+
+
+class _Waiting(NamedTuple):
+    cursor: Cursor[Any]
+    query: Any
+    params: Any = None
+    many: bool = False
+
+    def send(self) -> None:
+        """Send it. The connection is in pipeline mode."""
+        if self.many:
+            Cursor.executemany(self.cursor, self.query, self.params)
+        else:
+            Cursor.execute(self.cursor, self.query, self.params)
 
 
 class PipelinedConnection(Connection[Any]):
@@ -59,9 +128,9 @@ class PipelinedConnection(Connection[Any]):
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
         self.cursor_factory = PipelinedCursor
-        self._waiting: list[tuple[Any, Sequence[Params] | None]] = []
+        self._waiting: list[_Waiting] = []
         self._asks_id = False
-        self._id: Cursor[Any] | None = None
+        self._has_begun = False
         self._is_answered = True
         self.transaction_id: str | None = None
         """The id of the running or the last transaction, if it asked for one and the server has answered."""
@@ -69,89 +138,94 @@ class PipelinedConnection(Connection[Any]):
     @property
     def waits(self) -> bool:
         """Whether something is to be sent with the next statement."""
-        return bool(self._waiting) or self._asks_id
+        return bool(self._waiting) or not self._is_answered
 
     def begin(self, statement: str, *, writes: bool) -> None:
         """Begin a transaction, with its first statement. One that writes asks for its id."""
-        self._take_answer()
-        self._waiting = [(statement, None)]
+        self._waiting = [_Waiting(Cursor(self), statement)]
         self._asks_id, self.transaction_id = writes, None
 
     def flush(self) -> None:
         """Send what waits, and take its answers."""
         if self.waits:
-            with self.pipeline():
-                self.send()
-            self.sent()
+            with self.sending():
+                pass
 
-    def later(self, query: Any, params: Sequence[Params] | None) -> None:
-        """Run a statement, once for each of `params`, with the next one or at the end; nobody reads what it gives."""
-        self._waiting.append((query, params))
+    def later(self, waiting: _Waiting) -> None:
+        """A statement that is sent with the next one whose answer is looked at, or at the end."""
+        self._waiting.append(waiting)
 
-    def send(self) -> None:
-        """Send what waits. The connection is in pipeline mode."""
+    @contextmanager
+    def sending(self, *, ends: bool = False) -> Iterator[None]:
+        """Send what waits, then what the block runs, and take all answers. `ends`: the transaction ends with it.
+
+        Raises the first error: what was sent after it was not run.
+        """
         waiting, self._waiting = self._waiting, []
-        for query, params in waiting:
-            if params is None:
-                self._plain(query)
-            else:
-                for each in params:
-                    self._plain(query, each)
-        if self._asks_id and self.transaction_id is None:
-            self._id = self._plain(_TRANSACTION_ID)
-        self._asks_id = False
-
-    def _plain(self, query: Any, params: Params | None = None) -> Cursor[Any]:
-        return Cursor[Any](self).execute(query, params)
-
-    def sent(self) -> None:
-        """The answers to what was sent are here."""
-        if self._id is not None:
-            self.transaction_id = self._id.fetchall()[0][0]
-            self._id = None
+        asked: Cursor[Any] | None = None
+        first: Error | None = None
+        try:
+            with self.pipeline() as pipeline:
+                if not self._is_answered:
+                    pipeline.result_queue.extend((None, None))
+                    self._is_answered = True
+                self._has_begun |= bool(waiting)
+                try:
+                    for one in waiting:
+                        one.send()
+                    if self._asks_id and not ends:
+                        asked, self._asks_id = Cursor(self), False
+                        asked.execute(_TRANSACTION_ID)
+                    yield
+                except Error as error:
+                    first = error
+        except Error as error:
+            raise first or error from None
+        finally:
+            for one in waiting:
+                if isinstance(one.cursor, PipelinedCursor):
+                    one.cursor.waits = False
+        if first is not None:
+            raise first
+        if asked is not None:
+            self.transaction_id = asked.fetchall()[0][0]
 
     def commit(self) -> None:
         """Commit, with what waits. The id is known before `COMMIT` is sent."""
-        if self._has_only_begun():
+        if not self._has_begun and len(self._waiting) <= 1:
+            self._forget()
             return
         if self._asks_id:
             self.flush()
-        if self.waits:
-            with self.pipeline():
-                self.send()
-                self._plain("COMMIT")
-            self.sent()
-        else:
-            super().commit()
+        try:
+            if self.waits:
+                with self.sending(ends=True):
+                    Cursor(self).execute("COMMIT")
+            else:
+                super().commit()
+        except Error:
+            # What waited may have failed: then the transaction has not ended, and nobody else ends it.
+            with suppress(Error):
+                self.rollback()
+            raise
+        self._has_begun = False
 
     def rollback(self) -> None:
-        """Roll back. Nobody waits for the answer of a transaction that went well: it is read before the next one."""
-        if self._has_only_begun():
+        """Roll back. Nobody waits for the answer of a transaction that went well: it comes with the next one."""
+        has_begun = self._has_begun
+        self._forget()
+        if not has_begun:
             return
-        self._waiting.clear()
-        self._asks_id = False
-        if self.pgconn.transaction_status == TransactionStatus.INTRANS and self._is_answered:
-            self.pgconn.send_query(b"ROLLBACK")
-            self._is_answered = False
-            if self.pgconn.flush() == 0:
-                return
-        self._take_answer()
-        super().rollback()
-
-    def _has_only_begun(self) -> bool:
-        """Whether the server knows nothing of the transaction; it is forgotten then."""
-        if not self._is_answered or self.pgconn.transaction_status != _IDLE:
-            return False
-        if len(self._waiting) > 1:
-            return False
-        self._waiting.clear()
-        self._asks_id = False
-        return True
-
-    def _take_answer(self) -> None:
-        """Read the answer to the last `ROLLBACK`."""
-        if self._is_answered:
+        if self.pgconn.transaction_status != TransactionStatus.INTRANS:
+            super().rollback()
             return
-        self._is_answered = True
-        with self.lock:
-            self.wait(fetch_many(self.pgconn))
+        self.pgconn.enter_pipeline_mode()
+        self.pgconn.send_query_params(b"ROLLBACK", None)
+        self.pgconn.pipeline_sync()
+        self._is_answered = False
+        if self.pgconn.flush() != 0:
+            self.flush()
+
+    def _forget(self) -> None:
+        self._waiting.clear()
+        self._asks_id = self._has_begun = False

@@ -37,7 +37,7 @@ from lamella.core.records import Caller
 from lamella.search.ranking import Ranking, first_of, rank_conversations
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.turns import IS_RUNNING
-from lamella.storage.database import Database, Transactions, insert_missing, reads, writes
+from lamella.storage.database import Database, Transactions, insert_missing, reads, rows_changed, writes
 from lamella.storage.passages import SAID
 from lamella.storage.recall.sources import (
     add_passages,
@@ -188,8 +188,7 @@ class RecallIndex(Transactions):
             .order_by(recall_entries.c.id)
             .limit(limit)
         )
-        wanted = list(connection.execute(query).scalars())
-        found = find_sources(connection, caller, wanted)
+        found = find_sources(connection, caller, query)
         return tuple(
             PassageText(entry, source.session_id, source.content[start:end])
             for entry, (source, start, end) in sorted(found.items())
@@ -230,12 +229,12 @@ class RecallIndex(Transactions):
         """
         this = (sessions.c.id == summary.id, sessions.c.owner == caller.user_id, sessions.c.summary == summary.content)
         old = (recall_entries.c.source_id == summary.id, recall_entries.c.owner == caller.user_id)
-        result = connection.execute(update(sessions).where(*this).values(embedding=vector, embedding_model=model))
-        if result.rowcount == 0:
+        embedded = update(sessions).where(*this).values(embedding=vector, embedding_model=model)
+        if not rows_changed(connection, embedded):
             return False
-        replaced = connection.execute(delete(recall_entries).where(*old))
+        replaced = rows_changed(connection, delete(recall_entries).where(*old))
         add_passages(connection, caller, summary.conversation_id, passages, model)
-        if replaced.rowcount > 0:
+        if replaced:
             touch_recall(connection, caller)
         return True
 
