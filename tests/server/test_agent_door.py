@@ -305,6 +305,27 @@ async def test_calls_and_results_of_an_unknown_history_are_there_too(
     assert len({block.data for block in model.requests[1].blocks}) == len(model.requests[1].blocks)
 
 
+@APIS
+async def test_a_tool_may_be_named_as_one_of_the_server_that_the_agent_does_not_have(
+    client: ServerClient, model: ScriptedModel, api: str
+) -> None:
+    model.then(calling(replace(LOOK, name="web_search")), saying("At noon."))
+    [agent] = (await client.get("/agents"))["data"]
+    talk = speaks(client, api, fields={"tools": [tool_of(api, "web_search")]})
+    talk.history.append(("user", "When?"))
+    refused = await talk.post()
+    said = refused.json()["error"]["message"]
+    assert (refused.status_code, model.requests) == (400, [])
+    for word in ("“web_search”", "Rename", "my_web_search", "leave it out", "agent's tools"):
+        assert word in said, word
+    assert (await client.http.patch(f"/api/v1/agents/{agent['id']}", json={"tools": []})).status_code == 200
+    body = (await talk.post()).json()
+    assert calls_of(api, body) == [("call_1", "web_search", {"at": "ebb"})]
+    talk.more = sent_back(api, body, {"call_1": "High."})
+    assert text_of(api, await talk.post(), streams=False) == "At noon."
+    assert "High." in encode_text(model.body(model.requests[1]))
+
+
 # Conversations that a client names
 
 

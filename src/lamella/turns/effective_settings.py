@@ -110,14 +110,17 @@ def with_tools(setting: EffectiveSettings, own: Sequence[ToolSpec]) -> Effective
     return replace(setting, conversation=replace(conversation, tools=(*conversation.tools, *own))) if own else setting
 
 
-def check_tools(own: Sequence[ToolSpec], server: Sequence[ToolSpec]) -> None:
-    """Raises `InvalidRequest` for a tool of the caller that has the name of another one."""
+def check_tools(own: Sequence[ToolSpec], server: Sequence[ToolSpec], *, has_agent: bool = False) -> None:
+    """Raises `InvalidRequest` for a tool of the caller that has the name of another one. `server` are those of the
+    server that the turn has; with an agent, those that the agent has.
+    """
     names = [tool.name for tool in own]
     for index, name in enumerate(names):
         if any(tool.name == name for tool in server):
             raise InvalidRequest(
                 f"The server has a tool named “{name}”, so a tool of the request can't be named so.",
-                hint="Rename it, or leave it out: the model has the server's.",
+                hint=f"Rename it, such as my_{name}, or leave it out: the model has the server's."
+                + (" Or take that one out of the agent's tools." if has_agent else ""),
                 param="tools",
             )
         if name in names[:index]:

@@ -254,9 +254,9 @@ class TurnLoader:
         first = beginnings[0]
         chosen, around = await self._around(caller, first.conversation, choices, keep=keep)
         setting = setting_of(chosen, choices, around, self.layouts, self._settings.thinking_effort)
-        own, server = query.tools_after(first.path, continues), first.conversation.tools
+        own, server = query.tools_after(first.path, continues), setting.conversation.tools
         if dynamic is not None:
-            check_tools(own, server)
+            check_tools(own, server, has_agent=around.agent is not None)
         own = tuple(tool for tool in own if all(tool.name != other.name for other in server))
         setting = with_tools(setting, own)
         if not self._settings.cache_enabled:
