@@ -1,4 +1,4 @@
-"""What a short turn takes in the database, by table and index, and after its packets went.
+"""What a short turn takes in the database, by table and index, with its packets in the journal and packed.
 
     python bench/turn_size.py [--conversations 20] [--turns 10] [--postgres] [--dump FILE] [--json]
 
@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy import create_engine, text
@@ -30,6 +31,7 @@ from lamella.core.prompt import WireRequest
 from lamella.core.tokens import Usage
 from lamella.llm.scripted import ReplayEvent, ScriptedModel, ScriptedModels, saying
 from lamella.settings import Settings, read_settings
+from lamella.storage import open_store
 from postgres import running
 from tables import arguments, emit, show
 
@@ -43,6 +45,7 @@ SIZES = {
     "postgresql": """
         SELECT relname, pg_relation_size(oid) FROM pg_class
         WHERE relkind IN ('r', 'i', 't') AND relnamespace IN ('public'::regnamespace, 'pg_toast'::regnamespace)
+        AND oid >= 16384
     """,
 }
 
@@ -114,9 +117,6 @@ def sizes(url: str) -> Mapping[str, int]:
 
 
 def _place(name: str, table: str) -> str:
-    words = re.match(r"(recall|knowledge)_words", table)
-    if words:
-        return f"{words[0]}: {name}" if name != words[0] else words[0]
     return name if name == table else f"{table}: {name}"
 
 
@@ -126,8 +126,15 @@ def per_turn(filled: Mapping[str, int], empty: Mapping[str, int], turns: int) ->
     return dict(sorted(((p, s) for p, s in grown.items() if s > 0), key=lambda pair: -pair[1]))
 
 
+async def pack(url: str) -> None:
+    """Pack all packets, as the server does an hour after their turns."""
+    async with await open_store(url) as store:
+        while await store.retention.pack_packets(datetime.now(UTC) + timedelta(days=1), 100):
+            pass
+
+
 def measure(url: str | None, conversations: int, turns: int, dump: Path | None) -> dict[str, dict[str, float]]:
-    """Bytes a turn: with the packets, and without them."""
+    """Bytes a turn: with its packets in the journal, and packed."""
     count = conversations * turns
     with tempfile.TemporaryDirectory(prefix="lamella-size-") as made:
         settings = read_settings(data=Path(made), **({} if url is None else {"database_url": url}))
@@ -139,16 +146,13 @@ def measure(url: str | None, conversations: int, turns: int, dump: Path | None) 
         if dump is not None and url is None:
             with closing(sqlite3.connect(database_path(Path(made)))) as source, closing(sqlite3.connect(dump)) as copy:
                 source.backup(copy)
-        engine = create_engine(at)
-        with engine.begin() as connection:
-            connection.execute(text("DELETE FROM journal"))
-        engine.dispose()
-        return {"with packets": whole, "without": per_turn(sizes(at), empty, count)}
+        asyncio.run(pack(at))
+        return {"journal": whole, "packed": per_turn(sizes(at), empty, count)}
 
 
 def rows(found: Mapping[str, Mapping[str, float]]) -> Iterator[list[str]]:
     """The table: a row for each table and index, and the sum."""
-    whole, rest = found["with packets"], found["without"]
+    whole, rest = found["journal"], found["packed"]
     yield ["bytes a turn", *found]
     for place in whole:
         yield [place, f"{whole[place]:,.0f}", f"{rest.get(place, 0):,.0f}"]

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy.dialects import postgresql, sqlite
 
-from lamella.storage.packing import LEAST, packed, unpacked
+from lamella.context.system_prompt import STATIC_SECTIONS, static_text
+from lamella.storage.columns import PackedText
+from lamella.storage.packing import _DICTIONARIES, EARLIER, LEAST, NEWEST, packed, unpacked
 
-texts = st.binary(max_size=200) | st.binary(max_size=50).map(lambda data: b"\1" + data) | st.text().map(str.encode)
+SUMS = {EARLIER: 1232499681, NEWEST: 435482112}
+"""The checksums of both dictionaries."""
+
+FORMS = st.sampled_from([EARLIER, NEWEST])
+begun = st.builds(bytes.__add__, FORMS, st.binary(max_size=50))
+texts = st.binary(max_size=200) | begun | st.text().map(str.encode)
 
 
-@given(texts)
-def test_what_is_unpacked_is_what_was_packed(plain: bytes) -> None:
-    assert unpacked(packed(plain)) == plain
-    assert len(packed(plain)) <= len(plain) or plain.startswith(b"\1")
+@given(texts, FORMS)
+def test_what_is_unpacked_is_what_was_packed(plain: bytes, form: bytes) -> None:
+    assert unpacked(packed(plain, form)) == plain
+    assert len(packed(plain, form)) <= len(plain) or plain[:1] in (EARLIER, NEWEST)
+
+
+def test_dictionaries_never_change() -> None:
+    sums = {form: zlib.crc32(dictionary) for form, dictionary in _DICTIONARIES.items()}
+    assert sums == SUMS, "what was packed with the one of before can't be read any more: add another"
+
+
+def test_the_prompt_that_ships_takes_little() -> None:
+    prompt = static_text(STATIC_SECTIONS).encode()
+    assert len(packed(prompt)) < len(prompt) / 10
+    assert len(packed(prompt, EARLIER)) > len(prompt) / 4
+
+
+def test_postgresql_keeps_the_form_that_processes_of_an_earlier_version_read() -> None:
+    text = "The prompt of a deployment, which is long enough to be packed. " * 3
+    forms = [PackedText().process_bind_param(text, dialect()) for dialect in (sqlite.dialect, postgresql.dialect)]
+    assert [form and form[:1] for form in forms] == [NEWEST, EARLIER]
 
 
 def test_a_segment_takes_two_fifths_of_its_json() -> None:

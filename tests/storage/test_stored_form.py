@@ -1,8 +1,9 @@
 """The rows that every verb writes, byte for byte, and what is read from them.
 
-`stored.json` has the rows that are written now, `stored_0053.json` those of before long values were deflated (revision
-0054). A folder of then opens now: the records that are read from either are the same. A change here needs a revision
-that rewrites databases. `LAMELLA_WRITE_STORED=1` writes the file anew.
+`stored.json` has the rows that are written now, `stored_0055.json` those of before the dictionary of prompts and tools,
+which PostgreSQL still gets, `stored_0053.json` those of before long values were deflated (revision 0054). A folder of
+then opens now: the records that are read from each are the same. A change here needs a revision that rewrites
+databases. `LAMELLA_WRITE_STORED=1` writes the file anew.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ pytestmark = pytest.mark.anyio
 
 FILE = Path(__file__).with_name("stored.json")
 BEFORE = Path(__file__).with_name("stored_0053.json")
+EARLIER = Path(__file__).with_name("stored_0055.json")
 WAS_TEXT = {
     ("requests", "head"),
     ("requests", "segments"),
@@ -318,7 +320,7 @@ def _value(file: Path, table: str, name: str, value: object) -> object:
     return value.encode() if file == BEFORE and (table, name) in WAS_TEXT else bytes.fromhex(value)
 
 
-@pytest.mark.parametrize("file", [FILE, BEFORE], ids=["now", "0053"])
+@pytest.mark.parametrize("file", [FILE, EARLIER, BEFORE], ids=["now", "0055", "0053"])
 async def test_what_was_written_then_is_read_now(database: SqliteBacking, file: Path) -> None:
     stored = _read(file)
     with sqlite3.connect(database.path) as other:

@@ -7,7 +7,14 @@ from typing import Protocol
 
 from lamella.core.clock import Clock
 
-_ALPHABET, _LENGTH = "0123456789abcdefghjkmnpqrstvwxyz", 26
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+LENGTHS = 20, 26
+"""Characters of an id after its prefix, now and of earlier versions: an id stands some fifty times in the database for
+each turn. The first ten are the moment."""
+
+_RANDOM = 52
+_MOMENT = 10
 
 
 class Ids(Protocol):
@@ -31,7 +38,10 @@ def _base32(number: int, length: int) -> str:
 
 
 class RandomIds:
-    """48 bits of milliseconds, then 80 random bits that count up within one millisecond."""
+    """48 bits of milliseconds, then 52 random bits that count up within one millisecond.
+
+    Of 100 processes that make an id each in every millisecond, two would make the same one in some ten years.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -39,18 +49,19 @@ class RandomIds:
 
     def new(self, prefix: str) -> str:
         moment = int(self._clock.now().timestamp() * 1000)
-        number = (moment << 80) | secrets.randbits(79)
+        number = (moment << _RANDOM) | secrets.randbits(_RANDOM - 1)
         if number <= self._last:
             number = self._last + 1
         self._last = number
-        return f"{prefix}_{_base32(number, _LENGTH)}"
+        return f"{prefix}_{_base32(number, LENGTHS[0])}"
 
     def follow(self, *ids: str) -> None:
         """See `Ids.follow`. Ids of another shape are left out."""
         for id in ids:
             name = id.rpartition("_")[2]
-            if len(name) == _LENGTH and not set(name) - set(_ALPHABET):
-                self._last = max(self._last, sum(_ALPHABET.index(c) << 5 * n for n, c in enumerate(reversed(name))))
+            if len(name) in LENGTHS and not set(name) - set(_ALPHABET):
+                moment = sum(_ALPHABET.index(c) << 5 * n for n, c in enumerate(reversed(name[:_MOMENT])))
+                self._last = max(self._last, ((moment + 1) << _RANDOM) - 1)
 
 
 class CountingIds:

@@ -22,7 +22,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from lamella.core.errors import InvalidRequest
 from lamella.core.messages import Reasoning, StoredPart, Text, ToolCall, ToolResult
 from lamella.storage.failures import damaged, unicode_only
-from lamella.storage.packing import packed, unpacked
+from lamella.storage.packing import EARLIER, NEWEST, packed, unpacked
 
 POSTGRESQL = "postgresql"
 _encoder = msgspec.json.Encoder()
@@ -174,6 +174,11 @@ class Json(ColumnType):
         return None if value is None else json_text(value)
 
 
+def _form(dialect: Dialect) -> bytes:
+    """How values are packed: processes of an earlier version, which PostgreSQL may have too, can't read the newest."""
+    return EARLIER if dialect.name == POSTGRESQL else NEWEST
+
+
 class PackedBytes(ColumnType):
     """Bytes, deflated (`storage.packing`)."""
 
@@ -190,7 +195,7 @@ class PackedBytes(ColumnType):
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
         """SQLAlchemy's hook."""
-        return None if value is None else packed(value)
+        return None if value is None else packed(value, _form(dialect))
 
 
 class PackedJson(PackedBytes):
@@ -210,7 +215,7 @@ class PackedJson(PackedBytes):
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
         """SQLAlchemy's hook; raises `InvalidRequest` for text that is not Unicode."""
-        return None if value is None else packed(json_text(value).encode())
+        return None if value is None else packed(json_text(value).encode(), _form(dialect))
 
 
 class PackedText(PackedBytes):
@@ -228,7 +233,7 @@ class PackedText(PackedBytes):
         if value is None:
             return None
         with unicode_only():
-            return packed(without_nul(value).encode())
+            return packed(without_nul(value).encode(), _form(dialect))
 
 
 class _TextJson(msgspec.Struct, tag="text", omit_defaults=True):

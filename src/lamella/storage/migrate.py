@@ -39,7 +39,7 @@ from lamella.storage.tables import deployment, metadata, users
 BASELINE = "0035"
 """The first revision in `migrations/versions`: older databases are refused."""
 
-HEAD = "0055"
+HEAD = "0056"
 """The newest revision in `migrations/versions`, as text so that asking for it does not load Alembic."""
 
 UNFINISHED = "copying"

@@ -1,15 +1,17 @@
 """Long values of rows, deflated: JSON of requests, prompts, blocks of bodies.
 
 The values of a database are alike, so they are deflated with a dictionary of what is in many of them: 1,000 bytes of a
-request become 250. A packed value begins with the byte 1. Any other is as it is: short ones, and those that were stored
-before. So a text that itself begins with that byte is always packed.
+request become 250. A packed value begins with the byte 2, or 1 for the dictionary of earlier versions. Any other is as
+it is: short ones, and those that were stored before. So a text that itself begins with such a byte is always packed.
+
+`packed_texts.txt` has the prompts and tools that ship: 1,600 bytes of the system prompt become 30. What another
+deployment says there is deflated as any text.
 """
 
 from __future__ import annotations
 
 import zlib
-
-_PACKED = b"\1"
+from importlib.resources import files
 
 LEAST = 32
 """Bytes of a value that is worth the work."""
@@ -40,16 +42,25 @@ _DICTIONARY = (
     b'source":"step_01","owner":"model:claude","label":"Answer 1","letters":"A1","tokens":50,"bl'
     b'ocks":["'
 )
-"""Never changed: what was packed with it can't be read without. What is most frequent stands last."""
+"""What is most frequent stands last."""
+
+_DICTIONARIES = {
+    b"\1": _DICTIONARY,
+    b"\2": files("lamella.storage").joinpath("packed_texts.txt").read_bytes() + _DICTIONARY,
+}
+"""Never changed: what was packed with one can't be read without."""
+
+EARLIER, NEWEST = _DICTIONARIES
 
 
-def packed(plain: bytes) -> bytes:
+def packed(plain: bytes, form: bytes = NEWEST) -> bytes:
     """A value as it is stored."""
-    if len(plain) < LEAST and not plain.startswith(_PACKED):
+    is_like_one = plain[:1] in _DICTIONARIES
+    if len(plain) < LEAST and not is_like_one:
         return plain
-    deflating = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=_DICTIONARY)
-    short = _PACKED + deflating.compress(plain) + deflating.flush()
-    return short if len(short) < len(plain) or plain.startswith(_PACKED) else plain
+    deflating = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=_DICTIONARIES[form])
+    short = form + deflating.compress(plain) + deflating.flush()
+    return short if len(short) < len(plain) or is_like_one else plain
 
 
 def unpacked(stored: bytes | str) -> bytes:
@@ -59,9 +70,10 @@ def unpacked(stored: bytes | str) -> bytes:
     """
     if isinstance(stored, str):
         return stored.encode()
-    if not stored.startswith(_PACKED):
+    dictionary = _DICTIONARIES.get(stored[:1])
+    if dictionary is None:
         return stored
-    inflating = zlib.decompressobj(-zlib.MAX_WBITS, zdict=_DICTIONARY)
+    inflating = zlib.decompressobj(-zlib.MAX_WBITS, zdict=dictionary)
     try:
         plain = inflating.decompress(stored[1:]) + inflating.flush()
     except zlib.error as error:

@@ -21,6 +21,7 @@ from lamella.app.conversations import NewConversation
 from lamella.chat.message import ExecutionRequest
 from lamella.core.access import Identity
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound
+from lamella.core.ids import LENGTHS
 from lamella.core.json import Json, JsonObject, encode
 from lamella.core.packets import (
     AnyPacket,
@@ -260,7 +261,7 @@ async def _stored(app: App, identity: Identity, request: ResponseRequest, turn: 
     return request.fields
 
 
-_OWN = re.compile(rf"{RESPONSE}[0-9a-z]{{26}}", re.ASCII)
+_OWN = re.compile(rf"{RESPONSE}(?:{'|'.join(f'[0-9a-z]{{{length}}}' for length in LENGTHS)})", re.ASCII)
 
 
 def is_own(response_id: str) -> bool:

@@ -1,5 +1,6 @@
-"""`KnowledgeStore`: documents and their index on SQLite. Search: vectors are compared exactly and passages ranked by
-`search.documents`, so that only what is searched counts.
+"""`KnowledgeStore`: documents, their index, and what they tell of names.
+
+Vectors are compared exactly and passages ranked by `search.documents`, so that only what is searched counts.
 """
 
 from __future__ import annotations
@@ -7,22 +8,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, and_, select, true
+from sqlalchemy import Connection, and_, delete, insert, select, true
 
 from lamella.core.ids import Ids
-from lamella.core.knowledge import Document, KnowledgeHit, KnowledgeQuery, StoredPassage
+from lamella.core.knowledge import (
+    Document,
+    KnowledgeHit,
+    KnowledgeQuery,
+    NameCounts,
+    NamedDocument,
+    Shelf,
+    StoredPassage,
+)
+from lamella.core.records import Caller
 from lamella.search.documents import rank_documents
-from lamella.storage.database import Database, reads
+from lamella.storage.database import Database, reads, writes
 from lamella.storage.knowledge.bindings import BindingRows
 from lamella.storage.knowledge.documents import DocumentRows, find_documents, shelf_number
-from lamella.storage.knowledge.names import NameRows
 from lamella.storage.knowledge.passages import PassageRows, passage_of
 from lamella.storage.passages import WRITTEN
 from lamella.storage.scopes import Mark, Part, PassageScope, Reading, Scopes, ranked
-from lamella.storage.tables import knowledge_documents, knowledge_passages
+from lamella.storage.tables import knowledge_documents, knowledge_names, knowledge_passages, knowledge_shelves
 
 
-class KnowledgeStore(DocumentRows, PassageRows, NameRows, BindingRows):
+class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
     """Documents and their index in a database file. `scopes` is shared with the index of what was said."""
 
     def __init__(self, database: Database, ids: Ids, scopes: Scopes | None = None) -> None:
@@ -95,6 +104,43 @@ class KnowledgeStore(DocumentRows, PassageRows, NameRows, BindingRows):
         scope = PassageScope.of({mark: known[mark] for mark in wanted})
         self._scopes.keep(key, scope)
         return scope
+
+    @reads
+    def named_documents(self, connection: Connection, shelf: Shelf) -> tuple[NamedDocument, ...]:
+        """The documents of a shelf that are found, and how the names of the version that is found were found."""
+        of, names = knowledge_documents.c, knowledge_names.c
+        query = (
+            select(of.id, of.found, of.name, of.tokens, names.rules)
+            .join(knowledge_shelves, knowledge_shelves.c.number == of.shelf)
+            .outerjoin(knowledge_names, (names.document_id == of.id) & (names.version == of.found))
+            .where(knowledge_shelves.c.owner == shelf.owner, knowledge_shelves.c.name == shelf.id)
+            .where(of.found.is_not(None), of.removed.is_(False))
+            .order_by(of.id)
+        )
+        return tuple(NamedDocument(*row) for row in connection.execute(query))
+
+    @reads
+    def names_in(self, connection: Connection, caller: Caller, document_ids: Sequence[str]) -> tuple[NameCounts, ...]:
+        """What documents of the caller's tell of names."""
+        names = knowledge_names.c
+        query = select(names.counts).where(names.owner == caller.user_id, names.document_id.in_(document_ids))
+        return tuple(connection.execute(query).scalars())
+
+    @writes
+    def keep_names(
+        self, connection: Connection, caller: Caller, document: NamedDocument, rules: str, counts: NameCounts
+    ) -> bool:
+        """What a version of a document tells of names; False, and nothing kept, if it is found no more."""
+        of = knowledge_documents.c
+        there = select(of.id).where(
+            of.id == document.id, of.owner == caller.user_id, of.found == document.version, of.removed.is_(False)
+        )
+        if connection.execute(there).first() is None:
+            return False
+        connection.execute(delete(knowledge_names).where(knowledge_names.c.document_id == document.id))
+        row = {"document_id": document.id, "owner": caller.user_id, "version": document.version}
+        connection.execute(insert(knowledge_names).values(**row, rules=rules, counts=counts))
+        return True
 
 
 def _read_parts(

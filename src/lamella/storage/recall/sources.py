@@ -117,8 +117,8 @@ def find_source(connection: Connection, caller: Caller, conversation_id: str | N
     """Something in full, by its message id, its call id or both. Raises `NotFound`."""
     message_id, _, call_id = reference.partition("/")
     if message_id and not call_id:
-        call = recall_entries.c.call_id == message_id
-        owned_by = (recall_entries.c.owner == caller.user_id, call)
+        call = (recall_entries.c.call_id == message_id, recall_entries.c.call_id != "")
+        owned_by = (recall_entries.c.owner == caller.user_id, *call)
         newest = select(recall_entries.c.source_id).where(*owned_by).order_by(recall_entries.c.id.desc()).limit(1)
         if conversation_id is not None:
             newest = newest.where(recall_entries.c.conversation_id == conversation_id)

@@ -21,10 +21,15 @@ from lamella.core.recall import Speaker
 from lamella.storage.columns import Json, LocalMoment, OneOf, UtcMoment
 from lamella.storage.tables.parts import metadata, owner, part_of, row_id
 
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+"""The number of a passage or a shelf; SQLite makes it the number of the row."""
+
+_CALLS = text("call_id <> ''")
+
 recall_entries = Table(
     "recall_entries",
     metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("id", _NUMBER, primary_key=True, autoincrement=True),
     owner(),
     part_of("conversation_id", "conversations.id", index=False),
     Column("source_id", String, nullable=False),
@@ -36,9 +41,9 @@ recall_entries = Table(
     Column("end", Integer, nullable=False),
     Column("length", Integer, nullable=False),
     Index("uq_recall_entries_source_id_call_id_start", "source_id", "call_id", "start", unique=True),
-    Index("ix_recall_entries_owner_conversation_id_id", "owner", "conversation_id", "id"),
+    Index("ix_recall_entries_conversation_id_id", "conversation_id", "id"),
     Index("ix_recall_entries_owner_id", "owner", "id"),
-    Index("ix_recall_entries_conversation_id_call_id", "conversation_id", "call_id"),
+    Index("ix_recall_entries_call_id", "call_id", sqlite_where=_CALLS, postgresql_where=_CALLS),
     sqlite_autoincrement=True,
 )
 """Passages that can be found: characters `start` to `end` of a message, of a call's result, or of a session's summary.
@@ -50,7 +55,12 @@ never used twice: `postings` go by it.
 recall_vectors = Table(
     "recall_vectors",
     metadata,
-    Column("entry_id", BigInteger, ForeignKey("recall_entries.id", ondelete="CASCADE"), primary_key=True),
+    Column(
+        "entry_id",
+        _NUMBER,
+        ForeignKey("recall_entries.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
     owner(),
     Column("model", String, nullable=False),
     Column("dimension", Integer, nullable=False),
@@ -63,6 +73,7 @@ recall_turns = Table(
     metadata,
     Column("turn_id", String, ForeignKey("turns.id", ondelete="CASCADE"), primary_key=True),
     owner(),
+    sqlite_with_rowid=False,
 )
 """The turns whose passages are stored; a turn that has ended and is not here waits for that."""
 
@@ -109,7 +120,7 @@ and which is in its first page, whose term is empty.
 knowledge_shelves = Table(
     "knowledge_shelves",
     metadata,
-    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
     owner(),
     Column("name", String, nullable=False),
     Index("uq_knowledge_shelves_owner_name", "owner", "name", unique=True),
@@ -163,7 +174,7 @@ knowledge_names = Table(
 knowledge_passages = Table(
     "knowledge_passages",
     metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("id", _NUMBER, primary_key=True, autoincrement=True),
     owner(),
     part_of("document_id", "knowledge_documents.id", index=False),
     Column("version", Integer, nullable=False),
@@ -185,7 +196,12 @@ knowledge_passages = Table(
 knowledge_vectors = Table(
     "knowledge_vectors",
     metadata,
-    Column("entry_id", BigInteger, ForeignKey("knowledge_passages.id", ondelete="CASCADE"), primary_key=True),
+    Column(
+        "entry_id",
+        _NUMBER,
+        ForeignKey("knowledge_passages.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
     owner(),
     Column("model", String, nullable=False),
     Column("dimension", Integer, nullable=False),

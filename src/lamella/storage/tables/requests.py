@@ -74,6 +74,7 @@ blocks = Table(
     Column("level", String, nullable=False),
     Column("role", String, nullable=False),
     Column("data", PackedBytes(), nullable=False),
+    sqlite_with_rowid=False,
 )
 
 cache_entries = Table(
