@@ -40,6 +40,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--database", choices=("sqlite", "postgresql"), default="sqlite")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skips what is about the file alone, if there is none."""
+    if config.getoption("--database") == "sqlite":
+        return
+    for item in items:
+        if (marker := item.get_closest_marker("only_sqlite")) is not None:
+            item.add_marker(pytest.mark.skip(reason=f"the file alone: {marker.args[0]}"))
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server. A test that needs one is skipped if its package is not installed."""

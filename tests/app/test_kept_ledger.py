@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from databases import place
 from lamella.app.app import kept_ledger
 from lamella.cache.ledger import Entry, Ledger
 from lamella.core.clock import VirtualClock
@@ -42,7 +43,7 @@ def entry(key: str, life: Ttl = Ttl.FIVE_MINUTES, minutes: float = 0) -> Entry:
 
 async def test_entries_are_known_after_a_restart_until_they_end(tmp_path: Path) -> None:
     clock = VirtualClock(START)
-    async with await open_store(tmp_path / "lamella.db") as store:
+    async with await open_store(place(tmp_path)) as store:
         kept = SqlCacheEntries(store.database)
         async with kept_ledger(kept, clock) as ledger:
             for one in (entry("short"), entry("long", Ttl.ONE_HOUR), entry("gone")):
@@ -58,7 +59,7 @@ async def test_entries_are_known_after_a_restart_until_they_end(tmp_path: Path) 
 
 async def test_processes_that_share_a_ledger_read_what_each_other_noted(tmp_path: Path) -> None:
     clock = VirtualClock(START)
-    async with await open_store(tmp_path / "lamella.db") as store:
+    async with await open_store(place(tmp_path)) as store:
         kept = SqlCacheEntries(store.database)
         async with kept_ledger(kept, clock, shared=True) as here, kept_ledger(kept, clock, shared=True) as there:
             here.write(entry("first"))
@@ -79,7 +80,7 @@ async def test_processes_that_share_a_ledger_read_what_each_other_noted(tmp_path
 
 
 async def test_an_earlier_use_does_not_replace_a_later_one_of_another_process(tmp_path: Path) -> None:
-    async with await open_store(tmp_path / "lamella.db") as store:
+    async with await open_store(place(tmp_path)) as store:
         kept = SqlCacheEntries(store.database)
         await kept.keep([entry("key", minutes=3)], (), START)
         await kept.keep([entry("key", minutes=2)], (), START)

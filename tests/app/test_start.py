@@ -47,6 +47,7 @@ def watched() -> Iterator[list[tuple[str, Any]]]:
         event.remove(Engine, "before_cursor_execute", executed)
 
 
+@pytest.mark.only_sqlite("PostgreSQL reads small tables whole, whatever indexes they have")
 async def test_a_start_scans_no_table_of_turns(tmp_path: Path) -> None:
     model, given = ScriptedModel(), read_settings(data=tmp_path, titles=False)
     async with served(given, models=ScriptedModels(model)) as (app, client):

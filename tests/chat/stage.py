@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from uuid import uuid4
 import httpx2
 from pydantic import SecretStr
 
+from databases import rows
 from lamella.app.app import SHIPPED_TOOLS, App
 from lamella.core.json import Json
 from lamella.server.testing import Object, ServerClient, served
@@ -74,27 +74,9 @@ class Playback:
             before = now
             await asyncio.sleep(0.15)
 
-    def rows(self, query: str, *values: str) -> list[dict[str, Any]]:
-        """What another program reads from the database file."""
-        return rows(self.data, query, *values)
-
-
-def rows(data: Path, query: str, *values: str) -> list[dict[str, Any]]:
-    """What another program reads from the database of a data folder."""
-    with closing(sqlite3.connect(data / "lamella.db")) as connection:
-        connection.row_factory = sqlite3.Row
-        return [dict(row) for row in connection.execute(query, values)]
-
-
-async def change(data: Path, script: str) -> None:
-    """What another program does to the database of a data folder; in a thread, for the server may be writing."""
-    await asyncio.to_thread(_change, data, script)
-
-
-def _change(data: Path, script: str) -> None:
-    with closing(sqlite3.connect(data / "lamella.db")) as connection:
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.executescript(script)
+    def rows(self, query: str, **values: str) -> list[dict[str, Any]]:
+        """What another program reads from the database."""
+        return rows(self.data, query, **values)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from time import monotonic
 
 import pytest
 
+from databases import change, healed, refusing
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.chat import CLOSE_SECONDS
 from lamella.core import deltas
@@ -15,9 +16,9 @@ from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 
-from .stage import change, text_of, types
+from .stage import text_of, types
 from .test_stop import until
-from .test_store_failures import HEALED, NO_ENDS
+from .test_store_failures import NO_ENDS
 
 pytestmark = pytest.mark.anyio
 
@@ -65,11 +66,11 @@ async def test_a_store_that_refuses_keeps_no_process_from_closing(tmp_path: Path
         conversation = await client.conversation()
         async with client.sending(conversation, "Write!") as events:
             seen = await until(events, "text.delta")
-            await change(tmp_path, NO_ENDS)
+            await change(tmp_path, refusing(*NO_ENDS))
             began = monotonic()
             await app.chat.close()
             assert CLOSE_SECONDS <= monotonic() - began < CLOSE_SECONDS + 3
-    await change(tmp_path, HEALED)
+    await change(tmp_path, healed())
     async with served(settings, models=ScriptedModels(model)) as (app, client):
         record = await app.store.turns.turn(LOCAL_OWNER, seen[0]["turn_id"])
         assert (record.status, record.steps[0].text) == (TurnStatus.INTERRUPTED, "Half")

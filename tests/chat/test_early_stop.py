@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from databases import place
 from lamella.app.core import Core, build_core, build_services
 from lamella.chat import Chat, Message
 from lamella.chat.replica import LocalDoorbell, Replica
@@ -77,7 +78,7 @@ class Place:
 @asynccontextmanager
 async def beginning(folder: Path) -> AsyncIterator[Place]:
     ids, slow, model = Remembered(), Slow(), ScriptedModel([saying("Never.")])
-    async with await open_store(folder / "lamella.db") as store:
+    async with await open_store(place(folder)) as store:
         services = replace(build_services(store, Registry(()), SystemClock(), ids), agent_and_project=slow)
         core = build_core(services, ScriptedModels(model), jobs=store.jobs)
         await core.chat.start()
@@ -130,7 +131,7 @@ class Process:
 
 @asynccontextmanager
 async def two_processes(folder: Path, model: ScriptedModel) -> AsyncIterator[tuple[Store, Process, Process]]:
-    path = folder / "lamella.db"
+    path = place(folder)
     async with await open_store(path) as store, await open_store(path) as other:
         await store.conversations.create_conversation(ANN, CONVERSATION)
         clock, doorbell = SystemClock(), LocalDoorbell()
@@ -205,7 +206,7 @@ NEW = NewTurn("turn_1", "conv_1", "msg_1", (NewRun("run_1", "scripted"),), "Hell
 async def test_a_stop_between_a_turn_s_rows_and_its_runs(
     tmp_path: Path, run_id: str | None, requests: int | None
 ) -> None:
-    async with await open_store(tmp_path / "lamella.db") as store:
+    async with await open_store(place(tmp_path)) as store:
         await store.conversations.create_conversation(ANN, CONVERSATION)
         bus, clock, model = MemoryBus(), SystemClock(), ScriptedModel([[Gate()]])
         services = build_services(store, Registry(()), clock, CountingIds())

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from databases import place
 from lamella.app.core import build_core, build_services
 from lamella.chat import Message, Queued
 from lamella.core import deltas
@@ -79,7 +80,7 @@ class SlowTurns(TurnRows):
 
 
 async def test_a_turn_that_ends_while_its_reader_is_checked_is_read_whole(tmp_path: Path) -> None:
-    async with await open_store(tmp_path / "lamella.db") as store:
+    async with await open_store(place(tmp_path)) as store:
         turns = SlowTurns(store.database, CountingIds())
         turns.gate, store.turns, answering = Gate(), turns, Gate()
         services = build_services(store, Registry(()), SystemClock(), CountingIds())
@@ -100,7 +101,7 @@ async def test_a_turn_that_ends_while_its_reader_is_checked_is_read_whole(tmp_pa
 
 
 async def test_a_message_that_comes_again_while_it_begins_holds_up_nobody_else(tmp_path: Path) -> None:
-    async with await open_store(tmp_path / "lamella.db") as store:
+    async with await open_store(place(tmp_path)) as store:
         keys, slow = Claiming(store.database, CountingIds()), Slow()
         keys.claims = asyncio.Semaphore(0)
         store.keys = keys
@@ -123,7 +124,7 @@ async def test_a_message_that_comes_again_while_it_begins_holds_up_nobody_else(t
 
 
 async def test_what_waits_is_answered_also_after_a_mistake_of_ours(tmp_path: Path) -> None:
-    async with await open_store(tmp_path / "lamella.db") as store:
+    async with await open_store(place(tmp_path)) as store:
         queue, gate = Faulty(store.database, CountingIds()), Gate()
         store.queue = queue
         model = ScriptedModel([[deltas.TextDelta(0, "Half"), gate], saying("Whole.")])

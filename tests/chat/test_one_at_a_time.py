@@ -9,13 +9,14 @@ from typing import Any
 import httpx2
 import pytest
 
+from databases import change, rows
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
 
-from .stage import change, only, rows, text_of, types
+from .stage import only, text_of, types
 from .test_stop import until
 
 pytestmark = pytest.mark.anyio

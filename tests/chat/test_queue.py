@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from databases import change
 from lamella.app.app import LOCAL_OWNER, App
 from lamella.core import deltas
 from lamella.core.clock import VirtualClock
@@ -19,7 +20,7 @@ from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import Event, Object, ServerClient, served
 from lamella.settings import read_settings
 
-from .stage import change, text_of, types
+from .stage import text_of, types
 from .test_stop import until
 
 pytestmark = pytest.mark.anyio

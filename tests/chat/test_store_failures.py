@@ -1,6 +1,6 @@
 """A database that refuses work in the middle of a turn: always a visible error, never an empty history.
 
-The refusals are SQLite's own: triggers that abort what they see, and tables that are gone.
+The refusals are the database's own: triggers that abort what they see, and tables that are gone.
 """
 
 from __future__ import annotations
@@ -9,21 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from databases import change, healed, losing, refusing, rows
 from lamella.core import deltas
 from lamella.llm.scripted import Gate, ScriptedModel, saying
 from lamella.server.testing import ServerClient
 
-from .stage import change, only, rows, text_of, types
+from .stage import only, text_of, types
 from .test_stop import until
 
 pytestmark = pytest.mark.anyio
 
-FULL = "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END;"
-NO_ENDS = f"CREATE TRIGGER refuse BEFORE UPDATE OF status ON turns {FULL}"
-NO_TURNS = f"CREATE TRIGGER refuse BEFORE INSERT ON turns {FULL}"
-NO_REQUESTS = f"CREATE TRIGGER refuse BEFORE INSERT ON requests {FULL}"
-NO_PACKETS = f"CREATE TRIGGER refuse BEFORE INSERT ON journal {FULL}"
-HEALED = "DROP TRIGGER refuse;"
+NO_ENDS = ("UPDATE OF status", "turns")
 
 
 async def test_a_turn_that_cannot_be_saved_says_so_and_is_saved_later(
@@ -31,7 +27,7 @@ async def test_a_turn_that_cannot_be_saved_says_so_and_is_saved_later(
 ) -> None:
     model.then(saying("An ", "answer."), saying("Another."))
     conversation = await client.conversation()
-    await change(tmp_path, NO_ENDS)
+    await change(tmp_path, refusing(*NO_ENDS))
     async with client.sending(conversation, "Hello?") as events:
         seen = await until(events, "error")
         assert text_of(seen) == "An answer."
@@ -43,7 +39,7 @@ async def test_a_turn_that_cannot_be_saved_says_so_and_is_saved_later(
         message = {"text": "And now?", "queue": False}
         refused = await client.call("POST", f"/conversations/{conversation}/turns", json=message)
         assert refused.json()["error"]["code"] == "turn_in_progress"
-        await change(tmp_path, HEALED)
+        await change(tmp_path, healed())
         rest = [event.packet async for event in events if event.n is not None]
     assert types(rest) == ["turn.finished"]
     turn = await client.get(f"/turns/{turn_id}")
@@ -57,10 +53,10 @@ async def test_packets_that_cannot_be_stored_are_streamed_and_stored_later(
 ) -> None:
     model.then(saying("An ", "answer."))
     conversation = await client.conversation()
-    await change(tmp_path, NO_PACKETS)
+    await change(tmp_path, refusing("INSERT", "journal"))
     async with client.sending(conversation, "Hello?") as events:
         seen = await until(events, "error")
-        await change(tmp_path, HEALED)
+        await change(tmp_path, healed())
         rest = [event.packet async for event in events if event.n is not None]
     assert text_of(seen) == "An answer."
     assert only(rest, "turn.finished")["status"] == "finished"
@@ -72,12 +68,12 @@ async def test_a_request_that_cannot_be_stored_is_not_sent(
 ) -> None:
     model.then(saying("Now it works."))
     conversation = await client.conversation()
-    await change(tmp_path, NO_REQUESTS)
+    await change(tmp_path, refusing("INSERT", "requests"))
     packets = await client.send(conversation, "Hello?")
     assert only(packets, "error")["error"]["code"] == "store_failed"
     assert only(packets, "turn.finished")["status"] == "failed"
     assert model.requests == []
-    await change(tmp_path, HEALED)
+    await change(tmp_path, healed())
     turn = await client.get(f"/turns/{packets[0]['turn_id']}")
     assert (turn["status"], turn["error"]["code"]) == ("failed", "store_failed")
     assert text_of(await client.send(conversation, "Once more.")) == "Now it works."
@@ -88,11 +84,11 @@ async def test_a_message_that_cannot_be_stored_is_refused_whole(
 ) -> None:
     model.then(saying("Now it works."))
     conversation = await client.conversation()
-    await change(tmp_path, NO_TURNS)
+    await change(tmp_path, refusing("INSERT", "turns"))
     answer = await client.call("POST", f"/conversations/{conversation}/turns", json={"text": "Hello?"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "store_failed")
     assert [rows(tmp_path, f"SELECT * FROM {table}") for table in ("turns", "messages", "journal")] == [[], [], []]
-    await change(tmp_path, HEALED)
+    await change(tmp_path, healed())
     assert text_of(await client.send(conversation, "Hello?")) == "Now it works."
 
 
@@ -103,10 +99,10 @@ async def test_the_stop_of_a_turn_that_cannot_be_saved_is_not_forgotten(
     conversation = await client.conversation()
     async with client.sending(conversation, "Hello?") as events:
         seen = await until(events, "text.delta")
-        await change(tmp_path, NO_ENDS)
+        await change(tmp_path, refusing(*NO_ENDS))
         await client.post(f"/turns/{seen[0]['turn_id']}/stop")
         seen += await until(events, "error")
-        await change(tmp_path, HEALED)
+        await change(tmp_path, healed())
         rest = [event.packet async for event in events if event.n is not None]
     assert types(rest) == ["turn.stopped", "turn.finished"]
     assert (await client.get(f"/turns/{seen[0]['turn_id']}"))["answer"] == "Half"
@@ -134,7 +130,7 @@ async def test_what_cannot_be_read_is_an_error_and_never_empty(
     packets = await client.send(conversation, "Hello?")
     ids = {"conversation": conversation, "turn": packets[0]["turn_id"]}
     ids["request"] = only(packets, "request.started")["request_id"]
-    await change(tmp_path, f"PRAGMA legacy_alter_table = ON; ALTER TABLE {table} RENAME TO lost;")
+    await change(tmp_path, losing(table))
     answer = await client.call("GET", path.format(**ids))
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["message"]) == (500, "store_failed", "The database lacks a table.")
@@ -148,7 +144,7 @@ async def test_a_history_that_cannot_be_read_is_not_answered_from_nothing(
     model.then(saying("An answer."), saying("From nothing."))
     conversation = await client.conversation()
     await client.send(conversation, "Hello?")
-    await change(tmp_path, "PRAGMA legacy_alter_table = ON; ALTER TABLE messages RENAME TO lost;")
+    await change(tmp_path, losing("messages"))
     answer = await client.call("POST", f"/conversations/{conversation}/turns", json={"text": "And?"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "store_failed")
     assert len(model.requests) == 1

@@ -57,7 +57,7 @@ async def test_what_is_stored_is_what_was_sent_and_billed(stage: Playback) -> No
 
     [step] = (await stage.app.store.turns.path(LOCAL_OWNER, conversation))[0].steps
     assert (step.parts, step.stop_reason) == ((Text("Hello there."),), StopReason.END_TURN)
-    [row] = stage.rows("SELECT * FROM messages WHERE turn_id = ? AND seq = 1", turn_id)
+    [row] = stage.rows("SELECT * FROM messages WHERE turn_id = :id AND seq = 1", id=turn_id)
     assert (row["input_tokens"], row["output_tokens"]) == (usage["input"], usage["output"])
     assert row["cost"] == pytest.approx(seen["cost"])
 

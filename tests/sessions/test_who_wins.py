@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from databases import place
 from lamella.app.app import LOCAL_OWNER
 from lamella.app.core import build_core, build_services
 from lamella.commands.parse import TypedCommand
@@ -81,7 +82,7 @@ async def test_a_summary_that_can_not_be_committed_is_paid_for_all_the_same(tmp_
         pass
     clock = SystemClock()
     model.then(saying(SUMMARY))
-    async with await open_store(tmp_path / "lamella.db") as store:
+    async with await open_store(place(tmp_path)) as store:
         store.sessions = Unwritable(store.database, store.ids)
         services = build_services(store, Registry(()), clock, RandomIds(clock))
         settings = EngineSettings(keep_recent_tokens=1_200)
@@ -99,7 +100,7 @@ async def overtaken(folder: Path) -> tuple[Sessions, Store, str]:
     model = ScriptedModel()
     async with talking(folder, model, turns=1) as (_, _, conversation):
         pass
-    store = await open_store(folder / "lamella.db")
+    store = await open_store(place(folder))
     store.sessions = QuickCompactor(store.database, store.ids)
     clock = SystemClock()
     services = build_services(store, Registry(()), clock, RandomIds(clock))

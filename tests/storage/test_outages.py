@@ -355,3 +355,29 @@ async def test_a_server_that_restarts_is_waited_for(own_server: PostgresServer) 
         await asyncio.to_thread(own_server.start)
         await asyncio.gather(*asked)
         assert len(await store.queue.queued(ANN, "conv_1")) == len(ids)
+
+
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        ([], "The user of the database lacks a right"),
+        (["ALTER DATABASE {name} CONNECTION LIMIT 0"], "The database takes no more connections"),
+        (["REVOKE CONNECT ON DATABASE {name} FROM PUBLIC"], "The user of the database lacks a right"),
+        (["ALTER DATABASE {name} RENAME TO {name}_else"], "The server has no such database"),
+        (["ALTER ROLE poor RENAME TO poorer"], "The server has no such user"),
+    ],
+    ids=["no right", "no connection left", "not let in", "no database", "no user"],
+)
+async def test_what_the_server_refuses_is_told_in_plain_words(
+    postgres: PostgresServer, statements: list[str], said: str
+) -> None:
+    name = postgres.copied()
+    postgres.run("DROP ROLE IF EXISTS poor")
+    postgres.run("CREATE ROLE poor LOGIN")
+    for statement in statements:
+        postgres.run(statement.format(name=name))
+    url = database_url(postgres.url(name)).set(username="poor")
+    async with Store(PostgresDatabase.of(url, patience=0.5), CountingIds()) as store:
+        with pytest.raises(StoreFailed, match=said) as found:
+            await store.conversations.create_conversation(ANN, conversation())
+    assert found.value.hint

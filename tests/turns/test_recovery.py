@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from databases import binary, change, place, refusing
 from lamella.app.app import LOCAL_OWNER
 from lamella.context.results import INTERRUPTED
 from lamella.core import deltas
@@ -32,7 +33,6 @@ from lamella.core.tokens import Usage
 from lamella.llm.scripted import FACTS, ReplayEvent, ScriptedModel, ScriptedModels, calling, saying
 from lamella.server.testing import Object, served
 from lamella.settings import read_settings
-from lamella.storage.sqlite import sqlite_engine, sqlite_url
 from lamella.storage.store import open_store
 from lamella.tooling.tool import Invocation, ToolKind, ToolOutput, ToolScope
 from lamella.turns.recovery import rebuild, recover
@@ -70,13 +70,13 @@ async def played(folder: Path) -> tuple[list[Object], tuple[Step, ...]]:
 
 async def journal_of(folder: Path) -> list[AnyPacket]:
     packets, _ = await played(folder)
-    async with await open_store(folder / "lamella.db") as store:
+    async with await open_store(place(folder)) as store:
         return [decode_packet(data) for _, data in await store.turns.journal(LOCAL_OWNER, packets[0]["turn_id"], 0)]
 
 
 async def test_a_whole_journal_gives_the_steps_that_were_saved(tmp_path: Path) -> None:
     packets, steps = await played(tmp_path)
-    async with await open_store(tmp_path / "lamella.db") as store:
+    async with await open_store(place(tmp_path)) as store:
         stored = [decode_packet(data) for _, data in await store.turns.journal(LOCAL_OWNER, packets[0]["turn_id"], 0)]
     rebuilt = rebuild(stored, COUNTER).steps
     assert [(set(a.parts), a.results) for a in rebuilt] == [(set(b.parts), b.results) for b in steps]
@@ -173,28 +173,19 @@ async def test_a_run_that_failed_before_the_process_died_keeps_its_own_bill(tmp_
 
 async def broken(folder: Path, statement: str) -> None:
     """Put the turn back to where it was while it ran, and change its journal."""
-    engine = sqlite_engine(sqlite_url(folder / "lamella.db"), writes=True)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE turns SET status = 'running', finished_at = NULL")
-        connection.exec_driver_sql("DELETE FROM messages WHERE seq > 0")
-        connection.exec_driver_sql("UPDATE conversations SET running_turn = head")
-        connection.exec_driver_sql(statement)
-    engine.dispose()
+    put_back = """
+        UPDATE turns SET status = 'running', finished_at = NULL;
+        DELETE FROM messages WHERE seq > 0;
+        UPDATE conversations SET running_turn = head;
+    """
+    await change(folder, put_back + statement)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM journal",
-        "UPDATE journal SET data = CAST('nonsense' AS BLOB)",
-        "UPDATE journal SET data = CAST(substr(data, 1, 700) AS BLOB)",
-        """UPDATE journal SET data = CAST('{"type":"of.tomorrow","n":1}' AS BLOB)""",
-        "UPDATE journal SET data = x'fffefd'",
-    ],
-)
-async def test_no_journal_keeps_a_server_from_starting(tmp_path: Path, statement: str) -> None:
+@pytest.mark.parametrize("data", [b"", b"nonsense", None, b'{"type":"of.tomorrow","n":1}', b"\xff\xfe\xfd"])
+async def test_no_journal_keeps_a_server_from_starting(tmp_path: Path, data: bytes | None) -> None:
     packets, _ = await played(tmp_path)
-    await broken(tmp_path, statement)
+    written = "substr(data, 1, 700)" if data is None else binary(data)
+    await broken(tmp_path, "DELETE FROM journal" if data == b"" else f"UPDATE journal SET data = {written}")
     model = ScriptedModel([saying("It goes on.")])
     async with served(read_settings(data=tmp_path), models=ScriptedModels(model)) as (_, client):
         turn = await client.get(f"/turns/{packets[0]['turn_id']}")
@@ -212,10 +203,9 @@ async def facts(model: str) -> ModelFacts:
 async def test_a_turn_ends_together_with_its_last_packets(tmp_path: Path) -> None:
     """If one could be stored without the other, a follower in between would be given an end of its own."""
     packets, _ = await played(tmp_path)
-    refused = "CREATE TRIGGER refused BEFORE INSERT ON journal BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
     await broken(tmp_path, "DELETE FROM journal WHERE first > 1")
-    await broken(tmp_path, refused)
-    async with await open_store(tmp_path / "lamella.db") as store:
+    await broken(tmp_path, refusing("INSERT", "journal"))
+    async with await open_store(place(tmp_path)) as store:
         with pytest.raises(StoreFailed):
             await recover(store, SystemClock(), COUNTER, facts)
         turn = await store.turns.turn(LOCAL_OWNER, packets[0]["turn_id"])
@@ -225,7 +215,7 @@ async def test_a_turn_ends_together_with_its_last_packets(tmp_path: Path) -> Non
 async def test_what_was_recovered_stays_as_it_is(tmp_path: Path) -> None:
     packets, _ = await played(tmp_path)
     await broken(tmp_path, "DELETE FROM journal WHERE first > 1")
-    async with await open_store(tmp_path / "lamella.db") as store:
+    async with await open_store(place(tmp_path)) as store:
         assert await recover(store, SystemClock(), COUNTER, facts) == 1
         once = await store.turns.journal(LOCAL_OWNER, packets[0]["turn_id"], 0)
         turn = await store.turns.turn(LOCAL_OWNER, packets[0]["turn_id"])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from databases import place
 from lamella.app.app import SHIPPED_TOOLS
 from lamella.app.core import build_core, build_services
 from lamella.cache.planner import MarkerPolicy
@@ -45,7 +46,7 @@ class Vanishing:
 
 @pytest.mark.parametrize(("named", "begins"), [(UNCHANGED, True), ("agent_1", False)])
 async def test_an_agent_that_goes_while_a_turn_begins(tmp_path: Path, named: str | Unchanged, begins: bool) -> None:
-    async with await open_store(tmp_path / "lamella.db") as store:
+    async with await open_store(place(tmp_path)) as store:
         services = build_services(store, Registry(SHIPPED_TOOLS), SystemClock(), CountingIds())
         core = build_core(
             replace(services, agent_and_project=Vanishing()),

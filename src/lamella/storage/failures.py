@@ -18,6 +18,10 @@ _FAILED = "The database failed."
 
 _UNREACHABLE = ("The database can't be reached.", "Is the server of LAMELLA_DATABASE_URL up?")
 
+_CROWDED = ("The database takes no more connections.", "Raise its max_connections, or run fewer processes.")
+
+_FORBIDDEN = ("The user of the database lacks a right.", "Let it own the database.")
+
 _EXPLANATIONS = (
     ("database or disk is full", "The disk is full: nothing was stored.", "Free some space, then try again."),
     ("database is locked", "The database is locked by another program.", "End the other program, then try again."),
@@ -27,6 +31,13 @@ _EXPLANATIONS = (
     ("unable to open database file", "The database file cannot be opened.", "Is the data folder there, and yours?"),
     ("readonly database", "The database file cannot be written.", "Is the data folder writable?"),
     ("disk i/o error", "The disk failed while the database was used.", "Look at the disk and its free space."),
+    ("authentication failed", "The database refuses the user or the password.", "Look at LAMELLA_DATABASE_URL."),
+    ("too many clients", *_CROWDED),
+    ("too many connections", *_CROWDED),
+    ("remaining connection slots", *_CROWDED),
+    ("permission denied for database", *_FORBIDDEN),
+    ('fatal:  database "', "The server has no such database.", "Make it: createdb --encoding UTF8 NAME"),
+    ('fatal:  role "', "The server has no such user.", "Look at LAMELLA_DATABASE_URL."),
     ("connection failed", *_UNREACHABLE),
     ("connection timeout", *_UNREACHABLE),
     ("server closed the connection", *_UNREACHABLE),
@@ -34,21 +45,31 @@ _EXPLANATIONS = (
     ("starting up", *_UNREACHABLE),
     ("shutting down", *_UNREACHABLE),
     ("the connection is lost", *_UNREACHABLE),
-    (
-        "could not extend file",
-        "The disk of the database is full: nothing was stored.",
-        "Free some space, then try again.",
-    ),
-    ("read-only transaction", "The database takes no changes now.", "Is this server a standby, or full?"),
     ("no active connection", "The database is closed.", None),
     ("connection closed", "The database is closed.", None),
 )
+
+
+_STATES = {
+    "25006": ("The database takes no changes now.", "Is this server a standby, or full?"),
+    "42501": _FORBIDDEN,
+    "42P01": ("The database lacks a table.", "Restore the database from a backup."),
+    "53100": ("The disk of the database is full: nothing was stored.", "Free some space, then try again."),
+    "53300": _CROWDED,
+    "57P01": _UNREACHABLE,
+    "57P02": _UNREACHABLE,
+    "57P03": _UNREACHABLE,
+}
+"""What PostgreSQL says, by its codes: its messages are in the language of the server. While a connection is made, the
+client library tells no code: those are known by their words above."""
 
 
 def failure(error: SQLAlchemyError) -> StoreFailed:
     """An error of the database as the store raises it."""
     if isinstance(error, PoolTimeout):
         return StoreFailed("The database is too busy.", hint="Try again in a moment.")
+    if (known := _STATES.get(getattr(getattr(error, "orig", None), "sqlstate", None) or "")) is not None:
+        return StoreFailed(known[0], hint=known[1])
     cause = str(getattr(error, "orig", None) or type(error).__name__).split("\n", 1)[0]
     for symptom, message, hint in _EXPLANATIONS if not isinstance(error, IntegrityError) else ():
         if symptom in cause.lower():
