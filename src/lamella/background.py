@@ -93,15 +93,19 @@ class Worker:
     async def ended(self, job: Job) -> None:
         """Come back when a job neither runs nor is about to; looks again and again if another process does it."""
         while True:
-            here = [task for task, held in self._doing.items() if held.id == job.id]
-            if here:
-                await asyncio.wait(here)
+            await self.put_down(job)
             now = await self._jobs.job(job.caller, job.kind, job.subject)
             if now is None or now.id != job.id or now.status not in (JobStatus.WAITING, JobStatus.RUNNING):
                 return
             if now.status is JobStatus.WAITING and now.due_at > self._clock.now():
                 return
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def put_down(self, job: Job) -> None:
+        """Come back when this process does not do a job any more: what became of it is stored."""
+        here = [task for task, held in self._doing.items() if held.id == job.id]
+        if here:
+            await asyncio.wait(here)
 
     async def job(self, caller: Caller, kind: str, subject: str) -> Job | None:
         """The newest job of a kind for a subject, as it is now."""

@@ -13,6 +13,7 @@ import msgspec
 import openai
 import pytest
 
+from databases import emptied
 from lamella.app.accounts import LOCAL_IDENTITY
 from lamella.app.app import LOCAL_OWNER, App, open_app
 from lamella.cache.difference import Cause
@@ -169,6 +170,7 @@ def speaking(address: str) -> openai.AsyncOpenAI:
 async def test_in_process_and_over_http_the_provider_gets_the_same_bytes(name: str, tmp_path: Path) -> None:
     async with serving(create_app(EXACT)) as first, serving(create_app(EXACT)) as second:
         library = await in_process(tmp_path / "library", first, STORIES[name])
+        await emptied(tmp_path)
         http = await over_http(tmp_path / "http", second, STORIES[name], streams=len(name) % 2 == 0)
     assert len(library) >= 2, "the simulator may search, too"
     assert all(b"The user is Local user, role admin." in body for _, _, body in library)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from lamella.sessions.sessions import Sessions
 from lamella.sessions.summariser import NotCompacted
 from lamella.storage.conversations.conversations import ConversationRows
 from lamella.storage.conversations.sessions import SessionRows
+from lamella.storage.jobs import JobRows
 from lamella.storage.store import Store, open_store
 from lamella.tooling.tool import Registry
 
@@ -126,6 +128,33 @@ async def test_resume_wins_over_a_compaction_that_was_a_moment_quicker(tmp_path:
         store.sessions.quick = True
         await sessions.resume(LOCAL_OWNER, conversation, first, why="/resume")
         assert (await store.conversations.conversation(LOCAL_OWNER, conversation)).session_id == first
+
+
+class SlowJobs(JobRows):
+    """A database that takes its time to store that a job failed."""
+
+    async def fail(self, *args: Any, **kwargs: Any) -> None:
+        await asyncio.sleep(0.2)
+        await super().fail(*args, **kwargs)
+
+
+async def test_a_failure_is_told_when_it_is_stored(tmp_path: Path) -> None:
+    """Else a user who asks at once is told that a compaction runs already, and is not heard."""
+    model = ScriptedModel()
+    async with talking(tmp_path, model) as (_, _, conversation):
+        pass
+    async with await open_store(place(tmp_path)) as store:
+        clock = SystemClock()
+        services = build_services(store, Registry(()), clock, RandomIds(clock))
+        settings = EngineSettings(keep_recent_tokens=1_200)
+        jobs = SlowJobs(store.database, store.ids)
+        sessions = build_core(services, ScriptedModels(model), settings, jobs=jobs).sessions
+        sessions.start()
+        model.then(saying(" "))
+        asked = sessions.compact(LOCAL_OWNER, conversation, who="engine", why="the window is full")
+        assert isinstance(await asyncio.wait_for(asked, 10), NotCompacted)
+        assert not await sessions.compacts(LOCAL_OWNER, conversation)
+        await sessions.close()
 
 
 async def test_a_compaction_that_another_process_does_is_heard_of(tmp_path: Path) -> None:
