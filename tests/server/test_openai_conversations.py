@@ -288,14 +288,14 @@ async def test_a_call_that_was_added_is_answered_by_a_response(sdk: openai.Async
 @pytest.mark.parametrize(
     "body", [{"\ud800": 1}, {"items": [{"type": "\ud800"}]}, {"items": [OUTPUT | {"call_id": "\ud800"}]}]
 )
-async def test_half_of_a_character_in_an_error_is_told_with_a_question_mark(client: ServerClient, body: Any) -> None:
+async def test_half_of_a_character_is_told_by_its_number(client: ServerClient, body: Any) -> None:
     content, headers = json.dumps(body), {"content-type": "application/json"}
     answer = await client.http.post("/v1/conversations", content=content, headers=headers, timeout=10)
     assert answer.status_code == 400
-    assert "?" in answer.json()["error"]["message"]
+    assert "U+D800" in answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("arguments", ["", "noon", "[1]", '"noon"', "a\x00b"])
+@pytest.mark.parametrize("arguments", ["", "noon", "[1]", '"noon"'])
 async def test_a_call_with_arguments_that_are_no_object_is_shown_to_a_model(
     sdk: openai.AsyncOpenAI, model: ScriptedModel, arguments: str
 ) -> None:

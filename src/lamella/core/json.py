@@ -82,6 +82,42 @@ def decode_mended(data: bytes) -> dict[str, Json]:
     return decode_object(text)
 
 
+_SUSPECT = re.compile(
+    rb"\\u(?:0000|[dD][89aAbB]..(?!\\u[dD][c-fC-F]))|(?<!\\u[dD][89aAbB]..)\\u[dD][c-fC-F]", re.DOTALL
+)
+"""How NUL, and a half of a surrogate pair without the other one, are escaped; also what only looks so."""
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def unstorable(data: bytes) -> tuple[str, str] | None:
+    """The place, such as `messages.0.content`, of the first text that no database can store, and what it holds.
+
+    None if there is none, and for what is no JSON.
+    """
+    if _SUSPECT.search(data) is None:
+        return None
+    try:
+        waiting: list[tuple[str, object]] = [("", loads(data))]
+    except (ValueError, RecursionError):
+        return None
+    while waiting:
+        where, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(f"{where}.{name}" if where else name, item) for name, item in reversed(value.items())]
+            texts = list(value)
+        elif isinstance(value, list):
+            waiting += [(f"{where}.{at}", value[at]) for at in reversed(range(len(value)))]
+            continue
+        else:
+            texts = [value] if isinstance(value, str) else []
+        for text in texts:
+            if (half := _HALF.search(text)) is not None:
+                return where, f"half of a surrogate pair (U+{ord(half[0]):04X})"
+            if "\0" in text:
+                return where, "NUL (U+0000)"
+    return None
+
+
 def _finite(text: str) -> float | None:
     return float(text) if isfinite(float(text)) else None
 

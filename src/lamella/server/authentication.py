@@ -22,7 +22,7 @@ from lamella.app.accounts import LOCAL_IDENTITY, MARK, Accounts
 from lamella.core.access import Identity
 from lamella.core.access import Scope as KeyScope
 from lamella.core.errors import AuthenticationFailed, LamellaError, NotFound, PermissionDenied
-from lamella.server.failures import error_answer
+from lamella.server.failures import check_query, error_answer
 
 COOKIE = "lamella_login"
 """Holds the key that a page got when it logged in; no script can read it."""
@@ -127,6 +127,7 @@ class AuthenticationMiddleware:
                 check_scope(identity, needed(scope["method"], scope["path"]))
                 if "\0" in scope["path"]:
                     raise NotFound("There is nothing at this address: it holds NUL.")
+                check_query(scope["query_string"])
             except LamellaError as error:
                 await error_answer(error, scope)(scope, receive, send)
                 return

@@ -25,6 +25,7 @@ from lamella.gateway.dialects import Dialect
 from lamella.gateway.errors import ANTHROPIC_HEADER, error_body
 from lamella.gateway.relay import Gateway, Sent, fields_of, read_body
 from lamella.server.agent_door import answered, counted, is_agent, is_placed
+from lamella.server.failures import check_text
 from lamella.server.routes import responses
 from lamella.server.routes.responses import CONVERSATION_HEADER, is_own
 
@@ -65,6 +66,9 @@ class Door:
             engine = None if by_agent else self._engine
             if engine is not None and not _is_ours(request, fields):
                 engine = None
+            placed = self._by_agent is answered and self._engine is None and is_placed(request)
+            if engine is not None or by_agent or placed:
+                await check_text(body)  # what goes to an upstream is the upstream's to refuse
         except ClientDisconnect:
             return
         except LamellaError as error:
@@ -74,7 +78,7 @@ class Door:
             _, child = engine.matches(scope)
             scope.update(child)
             await engine.handle(scope, _again(body, receive), send)
-        elif by_agent or (self._by_agent is answered and self._engine is None and is_placed(request)):
+        elif by_agent or placed:
             await self._by_agent(request, self._dialect, body, send)
         else:
             await self._gateway(scope, _again(body, receive), send)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from urllib.parse import parse_qsl
+
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -20,8 +23,9 @@ from lamella.core.errors import (
     TooManyConnections,
     TurnInProgress,
 )
-from lamella.core.json import encode
+from lamella.core.json import encode, unstorable
 from lamella.gateway.errors import STATUS, dialect_of, error_body, status_of
+from lamella.gateway.recorder import LONG_BYTES
 
 log = structlog.get_logger()
 
@@ -51,6 +55,25 @@ def _no_object(request: Request, *, is_missing: bool) -> InvalidRequest:
         hint = "Send it with the header content-type: application/json."
         return InvalidRequest(f"The body came as {sent_as}, not as JSON.", hint=hint)
     return InvalidRequest("The body is not a JSON object.", hint=FIELDS_HINT)
+
+
+async def check_text(body: bytes) -> None:
+    """Raises `InvalidRequest` for a body with a text that can't be stored. A long one is read in a thread."""
+    found = await asyncio.to_thread(unstorable, body) if len(body) > LONG_BYTES else unstorable(body)
+    if found is not None:
+        where, what = found
+        hint = "Leave it out." if what.startswith("NUL") else "Send valid Unicode."
+        raise InvalidRequest(
+            f"{where or 'The body'} holds {what}, which can't be stored.", hint=hint, param=where or None
+        )
+
+
+def check_query(query: bytes) -> None:
+    """Raises `InvalidRequest` for a query with NUL."""
+    for name, value in parse_qsl(query.decode("latin-1")) if b"%00" in query else ():
+        if "\0" in name + value:
+            said = f"{name} holds NUL (U+0000), which is no character to store."
+            raise InvalidRequest(said, hint="Leave it out.", param=name)
 
 
 EVERYTHING = "/{path:path}"

@@ -17,18 +17,18 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import unquote_to_bytes
 from weakref import WeakValueDictionary
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from lamella.app.app import App
 from lamella.chat.message import MAX_FILES, ExecutionRequest
 from lamella.core.access import Identity
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, TurnInProgress
 from lamella.core.handover import pending
-from lamella.core.json import digest, encode
+from lamella.core.json import digest
 from lamella.core.messages import ToolResult, ToolSpec
 from lamella.core.packets import decode_packet
 from lamella.core.records import UNCHANGED, Caller, PageQuery, Thread, TurnOnPath, TurnRecord, Unchanged
@@ -47,18 +47,6 @@ SETTLE_SECONDS = 3.0
 FILE_URL = re.compile(r".*/api/v1/files/(file_\w+)(/content)?", re.DOTALL)
 DATA_URL = re.compile(r"data:([^,;]*)((?:;[^,;]*)*),(.*)", re.DOTALL)
 
-
-def _whole_text(value: Any) -> Any:
-    """The value, unless a text in it can't be stored or sent."""
-    try:
-        encode(value)
-    except UnicodeEncodeError:
-        raise ValueError("it holds half of a surrogate pair, which is no text") from None
-    return value
-
-
-WHOLE_TEXT = AfterValidator(_whole_text)
-"""For fields of any type: FastAPI checks the texts of the others."""
 
 ThreadId = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 

@@ -19,13 +19,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lamella import __version__
 from lamella.app.app import App
-from lamella.core.errors import PayloadTooLarge
+from lamella.core.errors import InvalidRequest, PayloadTooLarge
 from lamella.gateway.relay import SEND_BODY
 from lamella.gateway.wrap import RECORDS
 from lamella.server.authentication import Authentication, AuthenticationMiddleware, Identify, OriginGuard
 from lamella.server.balancing import Drain, ServerReadiness, TrustedProxies, read_proxies
 from lamella.server.doors import PATHS, add_doors
-from lamella.server.failures import EVERYTHING, error_answer, install, methods_of
+from lamella.server.failures import EVERYTHING, check_text, error_answer, install, methods_of
 from lamella.server.frontends import Frontends
 from lamella.server.openapi import described
 from lamella.server.reference import POLICY as REFERENCE_POLICY
@@ -122,8 +122,9 @@ MAX_THREAD_BYTES = 64_000_000
 
 
 class BodyLimit:
-    """Refuses long bodies. Routes whose whole path one of `streamed` matches read them themselves, piece by piece;
-    those at `longer` take `longer_limit` bytes.
+    """Refuses long bodies, and texts that can't be stored. Routes whose whole path one of `streamed` matches read them
+    themselves, piece by piece; those at `longer` take `longer_limit` bytes. What is recorded of others' requests is
+    stored as it was sent.
     """
 
     def __init__(
@@ -150,6 +151,12 @@ class BodyLimit:
             await error_answer(PayloadTooLarge(message, hint="Upload long texts as files."), scope)(
                 scope, receive, send
             )
+            return
+        try:
+            if scope["path"] != RECORDS:
+                await check_text(b"".join(message.get("body", b"") for message in body))
+        except InvalidRequest as error:
+            await error_answer(error, scope)(scope, receive, send)
             return
         await self._app(scope, _from(body, receive), send)
 

@@ -29,7 +29,6 @@ from lamella.core.packets import (
 from lamella.core.records import TurnOnPath
 from lamella.core.tokens import Usage
 from lamella.server.frontends import (
-    WHOLE_TEXT,
     Approval,
     Content,
     SentFile,
@@ -74,7 +73,7 @@ class AgentMessage(BaseModel):
 
     id: ThreadId
     role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
-    content: Annotated[Any, WHOLE_TEXT] = None
+    content: Any = None
     toolCallId: str = ""
     error: str | None = None
 
@@ -93,7 +92,7 @@ class AgentTool(BaseModel):
 
     name: str
     description: str = ""
-    parameters: Annotated[dict[str, Any] | None, WHOLE_TEXT] = None
+    parameters: dict[str, Any] | None = None
 
 
 class ResumeEntry(Body):
@@ -101,7 +100,7 @@ class ResumeEntry(Body):
 
     interruptId: str
     status: Literal["resolved", "cancelled"]
-    payload: Annotated[Any, WHOLE_TEXT] = None
+    payload: Any = None
     metadata: dict[str, Any] | None = None
 
 
@@ -112,7 +111,7 @@ class AgentRunBody(Body):
     runId: ThreadId
     protocolVersion: str | None = None
     parentRunId: str | None = None
-    state: Annotated[Any, WHOLE_TEXT] = None
+    state: Any = None
     messages: Annotated[list[AgentMessage], Field(max_length=10_000)]
     tools: list[AgentTool] | None = None
     context: Annotated[list[AgentContext], Field(max_length=100)] | None = None

@@ -288,7 +288,16 @@ async def received(
     parts = _Parts() if fields is None else _Parts(fields=fields)
     body = _Body(request, _parser(request, parts), parts, limit)
     await body.until_named()
+    _check_form(parts)
     return parts.name or "", body.pieces()
+
+
+def _check_form(parts: _Parts) -> None:
+    """Raises `InvalidRequest` for a field with NUL. Of the name of a file it is left out, as all controls are."""
+    for param, value in parts.fields.items():
+        if "\0" in value:
+            said = f"{param} holds NUL (U+0000), which is no character to store."
+            raise InvalidRequest(said, hint="Leave it out.", param=param)
 
 
 class _Body:

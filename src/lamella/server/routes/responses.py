@@ -22,7 +22,7 @@ from lamella.chat.message import ExecutionRequest
 from lamella.core.access import Identity
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound
 from lamella.core.ids import LENGTHS
-from lamella.core.json import Json, JsonObject, encode
+from lamella.core.json import Json, JsonObject
 from lamella.core.packets import (
     AnyPacket,
 )
@@ -165,7 +165,6 @@ async def create_response(
     `conversation` or `previous_response_id` names the history; without either a new conversation begins, with the
     history that the input may have before its new message. Other fields of an `ExecutionRequest` are in `metadata`.
     """
-    _must_be_text(body)
     placed, drafts = _with_drafts(_in_conversation(body, request.headers.get(CONVERSATION_HEADER)))
     response_request = asked_of(from_openai(placed), body)
     request_placed = await _placed(app, identity, response_request)
@@ -187,19 +186,6 @@ async def create_response(
     failed = {"error": dict(writer.error), "response": writer.response}
     status = STATUS.get(str(writer.error.get("code")), 500)
     return JSONResponse(failed, status_code=status, headers={"x-should-retry": "false"})
-
-
-def _must_be_text(body: JsonObject) -> None:
-    """Raises `InvalidRequest` for a body with half of a surrogate pair: JSON allows it, and nothing can store it."""
-    for name, value in body.items():
-        try:
-            encode({name: value})
-        except UnicodeEncodeError:
-            raise InvalidRequest(
-                "The body holds half of a surrogate pair, which is no text.",
-                hint="Send valid Unicode.",
-                param=name.encode("utf-8", "replace").decode(),
-            ) from None
 
 
 def _in_conversation(body: dict[str, Any], named: str | None) -> dict[str, Any]:

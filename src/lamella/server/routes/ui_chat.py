@@ -30,7 +30,6 @@ from lamella.core.packets import (
 )
 from lamella.core.records import TurnRecord
 from lamella.server.frontends import (
-    WHOLE_TEXT,
     Approval,
     Content,
     SentFile,
@@ -71,14 +70,14 @@ class UiMessage(BaseModel):
 
     id: ThreadId
     role: Literal["system", "user", "assistant"]
-    parts: Annotated[list[dict[str, Any]], WHOLE_TEXT]
+    parts: list[dict[str, Any]]
 
 
 class UiTool(Body):
     """A tool that the application runs."""
 
     description: str = ""
-    inputSchema: Annotated[dict[str, Any] | None, WHOLE_TEXT] = None
+    inputSchema: dict[str, Any] | None = None
 
 
 class UiChatBody(TurnOptions):
