@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from lamella.search.lexical import LexicalEmbedder
-from lamella.search.vectors import matrix_of, packed, stored, unpacked
+from lamella.search.vectors import estimated, matrix_of, packed, sketches, stored, unpacked
 
 numbers = st.lists(st.floats(-1, 1, width=16), min_size=8, max_size=8)
 
@@ -45,3 +46,30 @@ def test_vectors_of_before_are_read_and_others_are_nothing() -> None:
     assert found[0] == pytest.approx([0, 0.6, 0.8, 0], abs=1e-3)
     assert found[1] == pytest.approx([0, 0.6, 0.8, 0], abs=1e-2)
     assert not found[2:].any()
+
+
+def clustered(count: int, seed: int) -> NDArray[np.float32]:
+    """Vectors about topics, as embeddings of texts are."""
+    random = np.random.default_rng(seed)
+    spread = 1 / np.sqrt(8 + np.arange(384))
+    topics = np.random.default_rng(0).normal(size=(count // 100 + 1, 384)) * spread
+    made = topics[random.integers(0, len(topics), count)] + 0.7 * random.normal(size=(count, 384)) * spread
+    rows: NDArray[np.float32] = (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32)
+    return rows
+
+
+def test_sketches_tell_which_vectors_are_near() -> None:
+    stored, found = clustered(20_000, 1), 0
+    rows = sketches(stored)
+    for query in clustered(20, 2):
+        near, about = stored @ query, estimated(rows, query)
+        assert np.abs(about - near).std() < 0.05
+        found += len(set(np.argsort(-near)[:10]) & set(np.argsort(-about)[:200]))
+    assert found >= 0.95 * 200
+
+
+def test_nothing_is_known_of_a_vector_of_zeros() -> None:
+    rows = sketches(np.vstack([np.zeros((1, 384), np.float32), clustered(3, 1)]))
+    assert estimated(rows, clustered(1, 2)[0]).astype(bool).tolist() == [False, True, True, True]
+    assert not estimated(rows[:1], clustered(1, 2)[0]).any()
+    assert not estimated(rows, np.zeros(384, np.float32)).any()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydoc_data.topics import topics
+
 import numpy as np
 import pytest
 
@@ -84,6 +86,37 @@ async def test_documents_and_conversations_share_the_bytes(store: Store) -> None
     await knowledge.remove_document(ANN, "doc_1")
     assert await find_document(knowledge, "zeppelin") == ()
     assert kept.size == said
+
+
+async def test_a_large_scope_is_ranked_by_sketches_and_the_vectors_of_the_nearest(store: Store) -> None:
+    """All passages here are among the nearest, whose vectors are read: what is found is what all vectors find."""
+    exact, large = Scopes(), Scopes(exact=7)
+    stores = [KnowledgeStore(store.database, CountingIds(), scopes) for scopes in (exact, large)]
+    indexes = [RecallIndex(store.database, scopes) for scopes in (exact, large)]
+    await store.conversations.create_conversation(ANN, conversation())
+    names = sorted(topics)[::9]
+
+    async def check() -> None:
+        for query in ("assignment to a list", "What raises an exception?", "operator precedence", names[3]):
+            for only in (None, frozenset({"doc_1", "doc_3", "doc_4"})):
+                one, other = [await find_document(each, query, documents=only) for each in stores]
+                assert [hit.passage.entry for hit in other] == [hit.passage.entry for hit in one]
+                for found, right in zip(other, one, strict=True):
+                    assert found.score == pytest.approx(right.score, rel=1e-4)
+                    assert found.similarity == pytest.approx(right.similarity, abs=1e-6)
+            said, again = [(await find(each, query, limit=20)).hits for each in indexes]
+            assert [hit.source.reference for hit in again] == [hit.source.reference for hit in said]
+            assert [hit.score for hit in again] == pytest.approx([hit.score for hit in said], rel=1e-4)
+
+    for number, name in enumerate(names):
+        await say(store, indexes[0], number, topics[name][:200], topics[name][200:500] or "Noted.")
+        await publish(stores[0], f"doc_{number}", topics[name][:1_500])
+        if number in (1, 2, 3, 8):
+            await check()
+    assert large.size < exact.size / 2
+    for number in range(5, len(names)):
+        await stores[0].remove_document(ANN, f"doc_{number}")
+    await check()
 
 
 async def test_a_cache_that_holds_nothing_changes_nothing(store: Store) -> None:

@@ -9,12 +9,17 @@ shorter: of the 384 numbers of the lexical embedder most are 0 for a short text.
     fewer        a byte each, deflated
 
 The cosine of a vector and of what is read of it is at least .9999 for both embedders.
+
+Of very many vectors *sketches* are compared in their place: a bit says on which side of a random plane a vector lies.
+Two vectors at an angle `a` differ in `a` / 180° of their bits, give or take. 1,024 bits are 128 bytes, a twelfth of
+a vector in memory.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +28,17 @@ JOINED_AT_ONCE = 256
 """Stored vectors that are copied at a time: other threads wait for no more than these."""
 
 _GREATEST = 127
+
+SKETCH_BITS = 1_024
+"""Planes of a sketch."""
+
+FINER = 20_000
+"""The vectors, nearest by their sketches, that are compared by more than the count of bits that differ."""
+
+_SKETCHED_AT_ONCE = 4_096
+
+Sketches = NDArray[np.uint64]
+"""A row of `SKETCH_BITS` for each vector; all are 0 for a vector of zeros."""
 
 
 def packed(vector: Sequence[float] | NDArray[np.float32]) -> bytes:
@@ -76,3 +92,40 @@ def _inflated(row: bytes, dimension: int) -> bytes | None:
         return zlib.decompressobj(-zlib.MAX_WBITS).decompress(row, dimension + 1)
     except zlib.error:
         return None
+
+
+@cache
+def _planes(dimension: int) -> NDArray[np.float32]:
+    """The same planes in every process."""
+    return np.random.default_rng(dimension).standard_normal((dimension, SKETCH_BITS), dtype=np.float32)
+
+
+def sketches(vectors: NDArray[np.float32]) -> Sketches:
+    """The sketches of vectors, one below the other."""
+    made = np.zeros((len(vectors), SKETCH_BITS // 64), np.uint64)
+    for start in range(0, len(vectors), _SKETCHED_AT_ONCE):
+        rows = slice(start, start + _SKETCHED_AT_ONCE)
+        sides = vectors[rows] @ _planes(vectors.shape[1]) > 0
+        made[rows] = np.packbits(sides, axis=1).view(np.uint64)
+    return made
+
+
+def estimated(rows: Sketches, vector: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The cosines of many vectors and one, about, by their sketches; 0 for a vector of zeros.
+
+    Each bit of the nearest counts by how far the one vector lies from its plane, which halves their errors. Those of
+    the others have a deviation of .05 at most.
+    """
+    length = float(np.linalg.norm(vector))
+    if not length:
+        return np.zeros(len(rows))
+    asked = vector @ _planes(len(vector))
+    bits = np.packbits(asked > 0).view(np.uint64)
+    differing = np.zeros(len(rows), np.int16)
+    for column, own in enumerate(bits):
+        differing += np.bitwise_count(rows[:, column] ^ own)
+    found = np.cos(np.pi * np.arange(SKETCH_BITS + 1) / SKETCH_BITS)[differing]
+    few = np.argpartition(differing, FINER)[:FINER] if len(rows) > FINER else np.arange(len(rows))
+    sides = np.unpackbits(rows[few].view(np.uint8), axis=1).astype(np.float32)
+    found[few] = (2 * (sides @ asked) - asked.sum()) / (SKETCH_BITS * np.sqrt(2 / np.pi) * length)
+    return np.where(rows.any(axis=1), found, 0.0)

@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -37,7 +38,7 @@ from sqlalchemy.types import NullType
 from lamella.search.postings import TermRun, due, entries_of, packed_entries
 from lamella.search.ranking import Ints
 from lamella.search.terms import common_beginning
-from lamella.search.vectors import stored
+from lamella.search.vectors import matrix_of, stored
 from lamella.storage.columns import POSTGRESQL
 from lamella.storage.database import Database
 from lamella.storage.scopes import PassageScope, Reading, Words
@@ -121,6 +122,16 @@ class PassageTables:
         of_model = and_(self.vectors.c.entry_id == self.rows.c.id, self.vectors.c.model == model)
         of_model = and_(of_model, self.vectors.c.dimension == dimension)
         return joined.outerjoin(self.vectors, of_model), type_coerce(self.vectors.c.data, NullType())
+
+    def vectors_of(
+        self, connection: Connection, entries: Ints, model: str, dimension: int
+    ) -> tuple[Ints, NDArray[np.float32]]:
+        """Of these entries, which rise, those that have a vector of a model, and their vectors."""
+        of = self.vectors.c
+        wanted = (of.entry_id.in_(entries.tolist()), of.model == model, of.dimension == dimension)
+        query = select(of.entry_id, of.data).where(*wanted).order_by(of.entry_id)
+        found = connection.execute(query).all()
+        return np.array([row.entry_id for row in found], np.int64), matrix_of([row.data for row in found], dimension)
 
     def reading(
         self, connection: Connection, scope: PassageScope, of: Indexed, words: Sequence[str], *, forms: bool = False

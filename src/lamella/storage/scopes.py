@@ -5,14 +5,16 @@ session), lengths and vectors, and the occurrences of words that were looked for
 that says whether it is still right: when a document changes, its part alone is read again. What was said is one part,
 which grows.
 
-The vectors are kept as float32: to widen them for each search would cost more than the search.
+The vectors are kept as float32: to widen them for each search would cost more than the search. Of a scope of more than
+`EXACT` passages sketches are kept. By these all are compared, and the vectors of the nearest are read and compared
+exactly (`nearest`, `Reading.exact`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
@@ -23,10 +25,19 @@ from lamella.core.recall import Space
 from lamella.search.postings import entries_of, found_in
 from lamella.search.ranking import PLACE_BITS, Corpus, Floats, Ints, Matches, Ranking, Rule, moved
 from lamella.search.terms import common_beginning, is_form
-from lamella.search.vectors import matrix_of, unpacked
+from lamella.search.vectors import Sketches, estimated, matrix_of, sketches, unpacked
 
 MOST_BYTES = 512_000_000
 """What is kept of all scopes; what is not kept is read again."""
+
+EXACT = 100_000
+"""Passages of a scope whose vectors are all kept, and compared exactly."""
+
+NEAREST = 1_000
+"""Passages of a larger scope whose vectors are read for a search."""
+
+SAMPLE = 500
+"""Further ones, which tell the mean of all similarities and their deviation."""
 
 MOST_POSTINGS = 128_000_000
 """Bytes of occurrences that are kept of one scope."""
@@ -47,14 +58,15 @@ Vectors = NDArray[np.float32]
 @dataclass(frozen=True, slots=True)
 class Part:
     """Passages as they were read, by entry. `groups` are the documents or sessions that they are of; `shown` is False
-    for what lifts its group and is no hit itself. `waiting` is the first entry without a vector."""
+    for what lifts its group and is no hit itself. `vectors` are all of them, or their sketches. `waiting` is the first
+    entry without a vector."""
 
     entries: Ints
     groups: tuple[str, ...]
     of_group: Ints
     lengths: Floats
     shown: Mask
-    vectors: Vectors
+    vectors: Vectors | Sketches
     waiting: int | None
 
     @classmethod
@@ -72,9 +84,22 @@ class Part:
             waiting=next((entry for entry, vector in zip(entries, vectors, strict=True) if vector is None), None),
         )
 
+    @property
+    def is_sketched(self) -> bool:
+        """Whether sketches stand in the place of the vectors."""
+        return self.vectors.dtype == np.uint64
+
+    def sketched(self) -> Part:
+        """The same passages with sketches in the place of their vectors, if they have any."""
+        if self.is_sketched or not self.vectors.shape[1]:
+            return self
+        return replace(self, vectors=sketches(self.vectors.astype(np.float32, copy=False)))
+
     @classmethod
-    def joined(cls, parts: Sequence[Part]) -> Part:
-        """Several parts, at least one, as one."""
+    def joined(cls, parts: Sequence[Part], exact: int = EXACT) -> Part:
+        """Several parts, at least one, as one: with sketches if one has them, or if they are more than `exact`."""
+        if sum(len(part.entries) for part in parts) > exact or any(part.is_sketched for part in parts):
+            parts = [part.sketched() for part in parts]
         numbers: dict[str, int] = {}
         of_group = []
         for part in parts:
@@ -158,9 +183,9 @@ class PassageScope:
     postings: Postings = field(default_factory=Postings)
 
     @classmethod
-    def of(cls, parts: Mapping[Mark, Part]) -> PassageScope:
-        """The scope of these parts, at least one."""
-        whole = Part.joined(list(parts.values()))
+    def of(cls, parts: Mapping[Mark, Part], exact: int = EXACT) -> PassageScope:
+        """The scope of these parts, at least one; see `Part.joined`."""
+        whole = Part.joined(list(parts.values()), exact)
         ends = np.cumsum([len(part.entries) for part in parts.values()])
         order = np.argsort(whole.of_group, kind="stable")
         by_entry = np.argsort(whole.entries[order], kind="stable")
@@ -194,6 +219,8 @@ class PassageScope:
         return np.sort(moved(stored[here], self.by_entry[at[here]]))
 
 
+_NOTHING = np.zeros(0, np.int64)
+
 Words = list[tuple[int, bytes]] | tuple[Ints, Ints]
 """Pages in which a word may stand, each with the first entry of its run; or what was kept of the word."""
 
@@ -202,13 +229,14 @@ Words = list[tuple[int, bytes]] | tuple[Ints, Ints]
 class Reading:
     """A scope with the words of a query: `read` has each of them, `runs` the entries of the runs, as they are stored.
 
-    `forms`: other forms of the words count too.
+    `forms`: other forms of the words count too. `exact` are the vectors of some entries of a scope that has sketches.
     """
 
     scope: PassageScope
     read: Mapping[str, Words]
     runs: Mapping[int, bytes] = field(default_factory=dict)
     forms: bool = False
+    exact: tuple[Ints, Vectors] | None = None
     _entries: dict[int, Ints] = field(default_factory=dict)
 
     def held(self, word: str) -> tuple[Ints, Ints]:
@@ -265,7 +293,36 @@ class _View:
 
     def similar(self, vector: Vectors) -> Floats:
         """The similarities to a vector, 0 for a passage that has none."""
-        return (self.reading.scope.whole.vectors @ vector)[self.order].astype(np.float64)
+        whole = self.reading.scope.whole
+        if not whole.is_sketched:
+            return (whole.vectors @ vector)[self.order].astype(np.float64)
+        found = estimated(whole.vectors.view(np.uint64), vector)[self.order]
+        return found if self.reading.exact is None else self._corrected(found, vector, *self.reading.exact)
+
+    def _corrected(self, found: Floats, vector: Vectors, entries: Ints, vectors: Vectors) -> Floats:
+        """Similarities, exact where the vectors are there. The others get the mean and the deviation of the sample."""
+        exact = np.zeros(len(found))
+        here = self.reading.scope.whole.entries[self.order]
+        known = np.flatnonzero(np.isin(here, entries))
+        exact[known] = (vectors @ vector)[np.searchsorted(entries, here[known])]
+        sample = self.sample()
+        about, right = (each[sample][(found[sample] != 0) & (exact[sample] != 0)] for each in (found, exact))
+        if len(right) and about.std():
+            found = np.where(found, right.mean() + (found - about.mean()) * right.std() / about.std(), 0.0)
+        return np.where(exact, exact, found)
+
+    def sample(self) -> Ints:
+        """Some places, from all over what is searched."""
+        return np.unique(np.linspace(0, len(self.order) - 1, SAMPLE).astype(np.int64)) if len(self.order) else _NOTHING
+
+
+def nearest(reading: Reading, vector: bytes, groups: frozenset[str] | None = None) -> Ints:
+    """The entries of a scope that has sketches whose vectors a search needs: the nearest, and a sample."""
+    view, whole = _View(reading, groups), reading.scope.whole
+    similar = estimated(whole.vectors.view(np.uint64), unpacked(vector))[view.order]
+    count = min(NEAREST, len(similar))
+    first = np.argpartition(-similar, count - 1)[:count] if count else _NOTHING
+    return np.unique(whole.entries[view.order[np.concatenate([first, view.sample()])]])
 
 
 def ranked(
@@ -308,8 +365,9 @@ Key = tuple[str, ...]
 class Scopes:
     """Scopes that were used lately, up to a number of bytes; one for a process, safe to use from several threads."""
 
-    def __init__(self, most: int = MOST_BYTES) -> None:
+    def __init__(self, most: int = MOST_BYTES, exact: int = EXACT) -> None:
         self._most = most
+        self.exact = exact
         self._lock = Lock()
         self._kept: OrderedDict[Key, PassageScope] = OrderedDict()
 

@@ -1,12 +1,13 @@
 """`KnowledgeStore`: documents, their index, and what they tell of names.
 
-Vectors are compared exactly and passages ranked by `search.documents`, so that only what is searched counts.
+Passages are ranked by `search.documents`, so that only what is searched counts.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection, and_, delete, insert, select, true
 
@@ -22,12 +23,13 @@ from lamella.core.knowledge import (
 )
 from lamella.core.records import Caller
 from lamella.search.documents import rank_documents
+from lamella.search.ranking import Ints
 from lamella.storage.database import Database, reads, writes
 from lamella.storage.knowledge.bindings import BindingRows
 from lamella.storage.knowledge.documents import DocumentRows, find_documents, shelf_number
 from lamella.storage.knowledge.passages import PassageRows, passage_of
 from lamella.storage.passages import WRITTEN
-from lamella.storage.scopes import Mark, Part, PassageScope, Reading, Scopes, ranked
+from lamella.storage.scopes import Mark, Part, PassageScope, Reading, Scopes, Vectors, nearest, ranked
 from lamella.storage.tables import knowledge_documents, knowledge_names, knowledge_passages, knowledge_shelves
 
 
@@ -48,6 +50,8 @@ class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
         readings = await self._readings(query, len(query.vector) // 2 if query.vector is not None else 0)
         if not readings:
             return ()
+        if query.vector is not None:
+            readings = [await self._with_vectors(reading, query, query.vector) for reading in readings]
         asked = (query.terms, query.space, query.vector, query.documents)
         best = await asyncio.to_thread(ranked, rank_documents, readings, *asked)
         first = best.made.first(query.limit)
@@ -76,6 +80,17 @@ class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
                 found.append(WRITTEN.reading(connection, scope, (shelf.owner, number), query.terms, forms=True))
         return found
 
+    async def _with_vectors(self, reading: Reading, query: KnowledgeQuery, vector: bytes) -> Reading:
+        """A reading with the vectors that are nearest, where its scope has sketches."""
+        if not reading.scope.whole.is_sketched:
+            return reading
+        wanted = await asyncio.to_thread(nearest, reading, vector, query.documents)
+        return replace(reading, exact=await self._exact(wanted, query.space.model, len(vector) // 2))
+
+    @reads
+    def _exact(self, connection: Connection, entries: Ints, model: str, dimension: int) -> tuple[Ints, Vectors]:
+        return WRITTEN.vectors_of(connection, entries, model, dimension)
+
     @reads
     def _chosen(
         self, connection: Connection, entries: Sequence[int]
@@ -88,8 +103,11 @@ class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
     def _scope(self, connection: Connection, number: int, model: str, dimension: int) -> PassageScope | None:
         """What is kept of a shelf, with the documents that changed since read again; None for an empty one."""
         of = knowledge_documents.c
-        query = select(of.id, of.revision).where(of.shelf == number, of.removed.is_(False), of.found.is_not(None))
-        wanted = tuple((str(id), int(revision)) for id, revision in connection.execute(query.order_by(of.id)))
+        query = select(of.id, of.revision, of.passages)
+        query = query.where(of.shelf == number, of.removed.is_(False), of.found.is_not(None)).order_by(of.id)
+        rows = connection.execute(query).all()
+        wanted = tuple((str(row.id), int(row.revision)) for row in rows)
+        are_many = sum(row.passages for row in rows) > self._scopes.exact
         shelf = (WRITTEN.name, str(number))
         if not wanted:
             self._scopes.forget(*shelf)
@@ -98,10 +116,12 @@ class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
         kept = self._scopes.find(key)
         if kept is not None and kept.marks == wanted:
             return kept
-        known = {} if kept is None else kept.parts(frozenset(wanted))
+        has_vectors = kept is not None and (are_many or not kept.whole.is_sketched)
+        known = kept.parts(frozenset(wanted)) if kept is not None and has_vectors else {}
         new = [mark for mark in wanted if mark not in known]
-        known |= _read_parts(connection, number, new, model, dimension)
-        scope = PassageScope.of({mark: known[mark] for mark in wanted})
+        for mark, part in _read_parts(connection, number, new, model, dimension):
+            known[mark] = part.sketched() if are_many else part
+        scope = PassageScope.of({mark: known[mark] for mark in wanted}, self._scopes.exact)
         self._scopes.keep(key, scope)
         return scope
 
@@ -145,14 +165,12 @@ class KnowledgeStore(DocumentRows, PassageRows, BindingRows):
 
 def _read_parts(
     connection: Connection, shelf: int, marks: Sequence[Mark], model: str, dimension: int
-) -> dict[Mark, Part]:
+) -> Iterator[tuple[Mark, Part]]:
     """The passages of documents that are found."""
     of = knowledge_passages.c
     found = and_(knowledge_documents.c.id == of.document_id, knowledge_documents.c.found == of.version)
     joined, vector = WRITTEN.of_space(knowledge_passages.join(knowledge_documents, found), model, dimension)
     query = select(of.id, of.document_id, of.length, true(), vector).select_from(joined).order_by(of.position)
-    made = {}
     for mark in marks:
         rows = connection.execute(query.where(of.document_id == mark[0], knowledge_documents.c.shelf == shelf))
-        made[mark] = Part.of(rows.all(), dimension)
-    return made
+        yield mark, Part.of(rows.all(), dimension)

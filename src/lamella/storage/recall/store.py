@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from lamella.core.recall import (
     Speaker,
 )
 from lamella.core.records import Caller
-from lamella.search.ranking import Ranking, first_of, rank_conversations
+from lamella.search.ranking import Ints, Ranking, first_of, rank_conversations
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.turns import IS_RUNNING
 from lamella.storage.database import Database, Transactions, insert_missing, reads, writes
@@ -48,7 +48,7 @@ from lamella.storage.recall.sources import (
     readable_summaries,
     recall_version,
 )
-from lamella.storage.scopes import Part, PassageScope, Reading, Scopes, ranked
+from lamella.storage.scopes import Part, PassageScope, Reading, Scopes, Vectors, nearest, ranked
 from lamella.storage.tables import messages, recall_entries, recall_marks, recall_turns, sessions, turns
 from lamella.storage.tables.conversations import SUMMARY_WITHOUT_VECTOR
 
@@ -245,6 +245,9 @@ class RecallIndex(Transactions):
         dimension = len(query.vector) // 2 if query.vector is not None else 0
         scope = await self._scope(caller, query, dimension)
         reading = await self._reading(caller, scope, query.terms)
+        if query.vector is not None and scope.whole.is_sketched:
+            wanted = await asyncio.to_thread(nearest, reading, query.vector)
+            reading = replace(reading, exact=await self._exact(wanted, query.space.model, dimension))
         chosen = await asyncio.to_thread(_choose, reading, query)
         sources, told = await self._readable(
             caller,
@@ -265,6 +268,10 @@ class RecallIndex(Transactions):
     @reads
     def _reading(self, connection: Connection, caller: Caller, scope: PassageScope, terms: Sequence[str]) -> Reading:
         return SAID.reading(connection, scope, (caller.user_id, 0), terms)
+
+    @reads
+    def _exact(self, connection: Connection, entries: Ints, model: str, dimension: int) -> tuple[Ints, Vectors]:
+        return SAID.vectors_of(connection, entries, model, dimension)
 
     @reads
     def _readable(
@@ -293,10 +300,11 @@ class RecallIndex(Transactions):
         parts = await self._read(caller, query, kept.last, dimension)
         if not parts:
             return kept
-        whole = await asyncio.to_thread(Part.joined, [kept.whole, *parts])
-        scope = await asyncio.to_thread(PassageScope.of, {mark: whole})
+        exact = self._scopes.exact
+        whole = await asyncio.to_thread(Part.joined, [kept.whole, *parts], exact)
+        scope = await asyncio.to_thread(PassageScope.of, {mark: whole}, exact)
         stays = whole.complete()
-        self._scopes.keep(key, scope if stays is whole else PassageScope.of({mark: stays}))
+        self._scopes.keep(key, scope if stays is whole else PassageScope.of({mark: stays}, exact))
         return scope
 
     async def _read(self, caller: Caller, query: RecallQuery, after: int, dimension: int) -> list[Part]:
@@ -304,6 +312,8 @@ class RecallIndex(Transactions):
         found: list[Part] = []
         while page := await self._page(caller, query, after, dimension):
             found.append(page)
+            if len(found) * _ROWS_AT_ONCE > self._scopes.exact:  # so many vectors would fill the memory
+                found = [await asyncio.to_thread(Part.joined, found, self._scopes.exact)]
             after = int(page.entries[-1])
             if len(page.entries) < _ROWS_AT_ONCE:
                 break
