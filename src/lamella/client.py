@@ -27,7 +27,7 @@ import msgspec
 from lamella.core.errors import CallerError, ConfigurationError, InvalidRequest, LamellaError
 from lamella.core.packets import AnyPacket, TurnFinished, decode_packet
 
-__all__ = ["Client", "ServerUnreachable", "StoredFile", "connect"]
+__all__ = ["Client", "ServerBusy", "ServerUnreachable", "StoredFile", "connect"]
 
 Object = dict[str, Any]
 """A JSON object of the API; `/docs` of a server describes each."""
@@ -36,7 +36,9 @@ TIMEOUT = httpx2.Timeout(120, connect=5)
 """Seconds without a byte; a server sends a comment every few seconds while nothing happens."""
 
 PAUSES = (0.1, 0.3, 1.0, 3.0, 5.0)
-"""Seconds before each attempt to resume a broken stream. A packet resets them."""
+"""Seconds before each attempt to send a message, or to resume a stream, that broke or was refused by a busy server. A
+packet resets them.
+"""
 
 
 Events = AbstractAsyncContextManager[AsyncIterator[tuple[int | None, str]]]
@@ -47,6 +49,17 @@ class ServerUnreachable(LamellaError):
     """No server answers there, or it stopped in the middle of an answer."""
 
     code = "server_unreachable"
+
+
+class ServerBusy(LamellaError):
+    """The server takes nothing now, or a proxy in front of it found none: 502, 503 or 504. A message and the rest of a
+    stream are asked for again; everything else is the caller's to send again.
+    """
+
+    code = "overloaded"
+
+
+BUSY = frozenset({502, 503, 504})
 
 
 class StoredFile(msgspec.Struct, frozen=True):
@@ -170,10 +183,12 @@ class Client:
                 if not turn_id:
                     return
                 broken: Exception | None = None
-            except httpx2.TransportError as error:
+            except (httpx2.TransportError, ServerBusy) as error:
                 broken = error
             pause = next(pauses, None)
             if pause is None:
+                if isinstance(broken, ServerBusy):
+                    raise broken
                 raise _unreachable(self.http, broken) from broken
             await asyncio.sleep(pause)
 
@@ -235,12 +250,16 @@ def _refused(answer: httpx2.Response) -> LamellaError:
     words.
     """
     try:
-        return refusal(answer.json()["error"])
+        error = answer.json()["error"]
+        if answer.status_code in BUSY:
+            return ServerBusy(str(error.get("message")), hint=error.get("hint"), param=error.get("param"))
+        return refusal(error)
     except (ValueError, TypeError, LookupError, AttributeError):
         detail = " ".join(answer.text.split())[:200]
         status = f"{answer.status_code} {answer.reason_phrase}".strip()
         why = f"The server at {answer.request.url} answered {status}" + (f": {detail}" if detail else ".")
-        return LamellaError(why, hint="Is it a Lamella server?")
+        kind = ServerBusy if answer.status_code in BUSY else LamellaError
+        return kind(why, hint="Is it a Lamella server?")
 
 
 @contextmanager

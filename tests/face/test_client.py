@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from lamella.client import PAUSES, Client, ServerUnreachable, connect, refusal
+from lamella.client import PAUSES, Client, ServerBusy, ServerUnreachable, connect, refusal
 from lamella.core.errors import ContextLengthExceeded, InvalidRequest, LamellaError, NotFound, TurnInProgress
 from lamella.core.packets import AnyPacket, CommandPacket, TextPacket, TurnFinished
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
@@ -104,6 +104,46 @@ async def test_a_stream_that_breaks_is_read_on(tmp_path: Path, breaks: tuple[int
         assert (await lamella.get(f"/conversations/{conversation}/turns"))["data"][0]["id"] == packets[-1].turn_id
 
 
+class Draining(Breaking):
+    """A balancer before replicas that all drain: some requests for a stream get a 503, as `refusals` has it."""
+
+    def __init__(self, *breaks: int, refusals: list[bool]) -> None:
+        super().__init__(*breaks)
+        self.refusals = refusals
+        self.refused = 0
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.url.path.endswith(("/turns", "/events")) and self.refusals and self.refusals.pop(0):
+            self.refused += 1
+            error = {"message": "The server is stopping.", "type": "ServerStopping", "code": "overloaded"}
+            return httpx2.Response(503, json={"error": error}, headers={"retry-after": "1"}, request=request)
+        return await super().handle_async_request(request)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "refusals"),
+    [((3,), [False, True, True]), ((), [True, False]), ((5, 1), [True, False, True, False, True, True])],
+    ids=["while it resumes", "while it sends", "both"],
+)
+async def test_a_server_that_takes_nothing_now_is_asked_again(
+    tmp_path: Path, breaks: tuple[int, ...], refusals: list[bool]
+) -> None:
+    model, transport = ScriptedModel([saying(*WORDS)]), Draining(*breaks, refusals=list(refusals))
+    async with (
+        served(read_settings(data=tmp_path), models=ScriptedModels(model)) as (_, server),
+        httpx2.AsyncClient(base_url=server.http.base_url, transport=transport) as http,
+    ):
+        lamella = Client(http, pauses=(0.01,) * 3)
+        packets = [packet async for packet in lamella.send(await lamella.conversation(), "Go on")]
+        assert said(packets) == "".join(WORDS)
+        numbers = [packet.n for packet in packets if packet.n]
+        assert numbers == sorted(set(numbers))
+        assert (len(model.requests), transport.refused) == (1, sum(refusals))
+        transport.refusals = [True] * 4
+        with pytest.raises(ServerBusy, match="The server is stopping"):
+            [packet async for packet in lamella.follow(packets[-1].turn_id)]
+
+
 async def test_a_server_that_stays_away_is_an_error(tmp_path: Path) -> None:
     async with speaking(tmp_path, *[0] * (len(PAUSES) + 1)) as (lamella, _, _):
         lamella.pauses = (0.0,) * len(PAUSES)
@@ -144,7 +184,7 @@ class Proxy(httpx2.AsyncBaseTransport):
 
 async def test_an_answer_that_is_not_lamella_s_is_an_error_with_its_status() -> None:
     async with httpx2.AsyncClient(base_url="http://127.0.0.1:9", transport=Proxy()) as http:
-        lamella = Client(http)
+        lamella = Client(http, pauses=(0.0,) * 3)
         with pytest.raises(
             LamellaError, match=r"/api/v1/status answered 502 Bad Gateway: <h1>Bad Gateway</h1>"
         ) as told:
