@@ -1,74 +1,163 @@
-"""The real storage code over real files, each transaction an operation of the schedule, not of a thread."""
+"""The real storage code over real databases, each transaction an operation of the schedule, not of a thread."""
 
 from __future__ import annotations
 
 import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine, text
 
 from lamella.core.ids import Ids
 from lamella.storage.database import Database, Rows
+from lamella.storage.migrate import database_url
+from lamella.storage.postgresql import ONE_STATE, PostgresDatabase, postgres_engine
 from lamella.storage.sqlite import sqlite_engine, sqlite_url
 from lamella.storage.store import Store
+from lamella.storage.tables import metadata
 from scheduling.loop import Lane
 
+Row = Mapping[str, Any]
 
-class Disk:
-    """The database file of one schedule after another, through crashes.
+ORDERED = ("turns", "messages", "decisions")
+"""Tables that are read in the order in which rows were added: PostgreSQL gets a `rowid` for them."""
 
-    Its engines stay, so that a statement is compiled once for all schedules; connections are made anew in each life.
+
+class Disk(ABC):
+    """The database of one schedule after another, through crashes: each begins with what was there at `keep`.
+
+    Its engines stay, so that a statement is compiled once for all schedules.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        url = sqlite_url(path)
-        self._engines = (sqlite_engine(url, writes=False), sqlite_engine(url, writes=True))
+    @abstractmethod
+    def database(self) -> Database:
+        """What a process makes of it; its transactions are operations of the schedule."""
 
-    def holds(self, data: bytes) -> None:
-        """Begin with this file."""
-        for name in ("", "-wal", "-shm"):
-            self._path.with_name(self._path.name + name).unlink(missing_ok=True)
-        self._path.write_bytes(data)
+    @abstractmethod
+    def keep(self) -> None:
+        """Each schedule begins with what is there now."""
+
+    @abstractmethod
+    def begin_anew(self) -> None:
+        """A schedule begins."""
+
+    @abstractmethod
+    def rows(self, query: str) -> Sequence[Row]:
+        """What another program reads."""
+
+    @abstractmethod
+    def power_off(self) -> None:
+        """Close every connection: what was committed stays and nothing else."""
 
     def store(self, ids: Ids, fault: type[Rows] | None = None) -> Store:
-        """A store over the file as it is now; its transactions are operations of the schedule.
-
-        `fault` stands in place of the object that it is derived from.
-        """
-        store = Store(Database(*self._engines, Lane), ids)
+        """A store over what is there now; `fault` stands in place of the object that it is derived from."""
+        store = Store(self.database(), ids)
         for name, rows in list(vars(store).items()):
             if fault is not None and type(rows) is fault.__bases__[0]:
                 setattr(store, name, fault(store.database, ids))
         return store
 
+    def session_changes(self) -> int:
+        """How often a conversation went to another session."""
+        return self._count("decisions WHERE kind = 'session'")
+
+    def speaks(self) -> bool:
+        """Whether a turn runs, or something waits in the queue."""
+        return bool(
+            self._count("queued_messages WHERE status = 'queued'") + self._count("turns WHERE status = 'running'")
+        )
+
+    def has_work(self) -> bool:
+        """Whether that is so, or a job waits or runs."""
+        return self.speaks() or bool(self._count("jobs WHERE status IN ('waiting', 'running')"))
+
+    def _count(self, what: str) -> int:
+        [row] = self.rows(f"SELECT count(*) AS found FROM {what}")
+        return int(row["found"])
+
+
+class SqliteDisk(Disk):
+    """A file. Connections are made anew in each life."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._kept = b""
+        url = sqlite_url(path)
+        self._engines = (sqlite_engine(url, writes=False), sqlite_engine(url, writes=True))
+
+    def database(self) -> Database:
+        """See `Disk.database`."""
+        return Database(*self._engines, Lane)
+
+    def keep(self) -> None:
+        """See `Disk.keep`."""
+        self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._kept = self._path.read_bytes()
+
+    def begin_anew(self) -> None:
+        """See `Disk.begin_anew`."""
+        for name in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + name).unlink(missing_ok=True)
+        self._path.write_bytes(self._kept)
+
     def power_off(self) -> None:
-        """Close every connection: what was committed stays and nothing else."""
+        """See `Disk.power_off`."""
         for engine in self._engines:
             engine.dispose()
 
-    def look(self) -> sqlite3.Connection:
-        """What another program reads."""
-        connection = sqlite3.connect(self._path)
-        connection.row_factory = sqlite3.Row
-        return connection
+    def rows(self, query: str) -> Sequence[Row]:
+        """See `Disk.rows`."""
+        with closing(sqlite3.connect(self._path)) as connection:
+            connection.row_factory = sqlite3.Row
+            return connection.execute(query).fetchall()
 
-    def content(self) -> bytes:
-        """The file, with all that was committed."""
-        with closing(self.look()) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return self._path.read_bytes()
 
-    def session_changes(self) -> int:
-        """How often a conversation went to another session."""
-        return self._count("SELECT count(*) FROM decisions WHERE kind = 'session'")
+class PostgresDisk(Disk):
+    """A database of PostgreSQL, migrated and empty. Connections stay: a process dies between its transactions."""
 
-    def work_left(self) -> int:
-        """Jobs that wait or run, and turns that do, and what waits in the queue."""
-        jobs = self._count("SELECT count(*) FROM jobs WHERE status IN ('waiting', 'running')")
-        queued = self._count("SELECT count(*) FROM queued_messages WHERE status = 'queued'")
-        return jobs + queued + self._count("SELECT count(*) FROM turns WHERE status = 'running'")
+    def __init__(self, url: str) -> None:
+        address = database_url(url)
+        self._engines = (postgres_engine(address, ONE_STATE), postgres_engine(address))
+        self._looking = create_engine(address, isolation_level="AUTOCOMMIT")
+        self._anew = ""
+        self._run(*(f"ALTER TABLE {table} ADD COLUMN rowid bigserial" for table in ORDERED))
 
-    def _count(self, query: str) -> int:
-        with closing(self.look()) as connection:
-            count: int = connection.execute(query).fetchone()[0]
-        return count
+    def database(self) -> Database:
+        """See `Disk.database`."""
+        return PostgresDatabase(*self._engines, threads=Lane)
+
+    def keep(self) -> None:
+        """See `Disk.keep`."""
+        names = [table.name for table in metadata.sorted_tables]
+        kept = [name for name in names if self._count(f'"{name}"')]
+        anew = ("DROP SCHEMA IF EXISTS kept CASCADE", "CREATE SCHEMA kept")
+        self._run(*anew, *(f'CREATE TABLE kept."{name}" AS TABLE "{name}"' for name in kept))
+        deleted = [f'DELETE FROM "{name}"' for name in names]
+        copied = [f'INSERT INTO "{name}" SELECT * FROM kept."{name}"' for name in kept]
+        # Without the checks of foreign keys.
+        self._anew = ";".join(["BEGIN; SET LOCAL session_replication_role = replica", *deleted, *copied, "COMMIT"])
+
+    def begin_anew(self) -> None:
+        """See `Disk.begin_anew`."""
+        self._run(self._anew)
+
+    def power_off(self) -> None:
+        """See `Disk.power_off`."""
+
+    def rows(self, query: str) -> Sequence[Row]:
+        """See `Disk.rows`."""
+        with self._looking.connect() as connection:
+            return [dict(row) for row in connection.execute(text(query)).mappings()]
+
+    def close(self) -> None:
+        """Close all connections."""
+        for engine in (*self._engines, self._looking):
+            engine.dispose()
+
+    def _run(self, *statements: str) -> None:
+        with self._looking.connect() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement)

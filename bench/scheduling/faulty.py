@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from lamella.core.json import JsonObject
 from lamella.core.records import Caller, Job, JournalEntry, QueuedMessage, TurnEnd, UnfinishedTurn
+from lamella.core.replicas import Inherited
 from lamella.core.sessions import Session, SessionStep
 from lamella.storage.conversations.conversations import ConversationRows
 from lamella.storage.conversations.queue import QueueRows
@@ -18,6 +19,7 @@ from lamella.storage.conversations.turns import TurnRows
 from lamella.storage.database import Rows
 from lamella.storage.jobs import JobRows
 from lamella.storage.keys import KeyRows
+from lamella.storage.replicas import ReplicaRows
 from scheduling.model import Faults
 from scheduling.plan import Plan
 
@@ -153,6 +155,14 @@ class NewestFirst(QueueRows):
         return (await super().queued(caller, conversation_id))[::-1]
 
 
+class NoHeirs(ReplicaRows):
+    """Gives up a dead process, and takes nothing of what it left."""
+
+    async def inherit(self, process_id: str, at: datetime, *, started: bool = False) -> tuple[Inherited, ...]:
+        """See `inherit` of the store."""
+        return ()
+
+
 _SLOW = Faults(slow=0.98)
 
 
@@ -181,5 +191,6 @@ FAULTY: Mapping[type[Rows], Sequence[Plan]] = {
     ForgetsEdits: [_queued(seed, _FOUR, ("message", "edit", "edit")) for seed in range(6)],
     AnswersCancelled: [_queued(seed, _FOUR, ("message", "drop", "drop")) for seed in range(6)],
     NewestFirst: [_queued(seed, _FOUR) for seed in range(6)],
+    NoHeirs: [Plan.of_replicas(3)],
 }
 """Each fault with the schedules that show it."""

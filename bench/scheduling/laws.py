@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
+from lamella.turns.recovery import GAP
+from scheduling.database import Row
 from scheduling.model import SUMMARY, Asked
 from scheduling.plan import CONVERSATION, Told
 from scheduling.queue_laws import QUEUE_LAWS, commands_done
-from scheduling.stored import Row, Stored, said
+from scheduling.stored import Stored, said
 
-MAY_FAIL = ("TurnInProgress", "InvalidRequest", "ServerStopping")
+MAY_FAIL = ("TurnInProgress", "InvalidRequest", "ServerStopping", "LeaseLost")
 """How a command may be refused. Somebody else's compaction is no reason: `/new` and `/resume` win."""
 
 EXPECTED_LOG = {
@@ -23,15 +24,17 @@ EXPECTED_LOG = {
     "no summary of an ended session",
     "a job was taken over",
     "a turn that was cut off has been recovered",
+    "this process serves together with others",
+    "a process gave no sign of life: this one takes over",
+    "others have taken over what this process did: it begins again",
+    "another process has taken a turn over",
 }
 
 
-def broken_laws(told: Told, connection: sqlite3.Connection) -> list[str]:
+def broken_laws(told: Told, stored: Stored) -> list[str]:
     """Every law that does not hold, in words; none is what is wanted."""
-    connection.row_factory = sqlite3.Row
-    stored = Stored.of(connection)
     sessions = (_sessions, _labels, _commits, _jobs, _summaries)
-    laws = (_messages, _answers, _order, *sessions, _commands, _window, _log, *QUEUE_LAWS)
+    laws = (_messages, _answers, _order, *sessions, _commands, _window, _followed, _log, *QUEUE_LAWS)
     found = list(told.broken)
     for law in laws:
         found += law(told, stored)
@@ -122,7 +125,8 @@ def _commits(told: Told, stored: Stored) -> Iterator[str]:
     first = stored.sessions[0]["id"]
     for place, decision in enumerate(stored.decisions):
         opened = stored.session(decision["subject"])
-        if opened["opened_by"] != "compaction" or not json.loads(decision["numbers"]):
+        resumed = decision["why"].startswith("/resume") or not json.loads(decision["numbers"])
+        if resumed or opened["opened_by"] != "compaction":
             continue
         before = [first, *(row["subject"] for row in stored.decisions)][place]
         if opened["parent_id"] != before:
@@ -205,6 +209,27 @@ def _current_at(stored: Stored, last: Asked) -> Row:
     first = next(row["id"] for row in stored.sessions if row["opened_by"] == "created")
     opened = [first, *(row["subject"] for row in stored.decisions)]
     return stored.session(opened[last.changes])
+
+
+def _followed(told: Told, stored: Stored) -> Iterator[str]:
+    """A follower gets every packet that is stored once and in order, and the end that the turn has."""
+    status = {row["id"]: row["status"] for row in stored.turns}
+    for heard in told.heard:
+        if heard.turn_id is None:
+            continue
+        numbers, turn = heard.numbers, heard.turn_id
+        if numbers != sorted(set(numbers)):
+            yield f"the packets of {turn} came as {numbers}"
+        missed = [(one, next) for one, next in pairwise([0, *numbers]) if next != one + 1 and not one < GAP <= next]
+        if missed:
+            yield f"between the packets {missed[0]} of {turn} some did not come"
+        if heard.ended is None:
+            continue
+        if heard.ended != status.get(turn):
+            yield f"{turn} was {heard.ended} for its follower, and is {status.get(turn)}"
+        kept = {n for row in stored.packets if row["turn_id"] == turn for n in range(row["first"], row["last"] + 1)}
+        if lost := kept - set(numbers):
+            yield f"the packets {sorted(lost)} of {turn} are stored and did not come"
 
 
 def _log(told: Told, stored: Stored) -> Iterator[str]:

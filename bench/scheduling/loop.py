@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Executor
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
 from typing import Any
+from weakref import WeakSet
 
 BEGUN = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
@@ -28,6 +29,9 @@ STALL = 0.01
 """How often a process stops, where there are two, and how many seconds it stands still."""
 
 STALL_SECONDS = 200.0
+
+TRIES = 20
+"""How often the tasks of a dead process are let go: some go on for a while."""
 
 PROCESS: ContextVar[str] = ContextVar("PROCESS", default="first")
 """Whose operation it is: processes stand still one by one."""
@@ -63,14 +67,17 @@ class Lanes:
         """Whether processes may stand still."""
         self._lanes: dict[Hashable, deque[Operation]] = {}
         self._still: dict[str, float] = {}
+        self._dead: set[str] = set()
+        self._reached: list[tuple[int, asyncio.Future[None]]] = []
 
     def put(self, lane: Hashable, name: str, do: Callable[[], Any], future: asyncio.Future[Any] | None) -> None:
         """Let an operation wait in a lane."""
-        if self.off:
+        process = PROCESS.get()
+        if self.off or process in self._dead:
             if future is not None:
                 future.cancel()
             return
-        self._lanes.setdefault(lane, deque()).append(Operation(name, do, future, PROCESS.get()))
+        self._lanes.setdefault(lane, deque()).append(Operation(name, do, future, process))
 
     async def step(self, lane: Hashable, name: str) -> None:
         """Come back when this is chosen."""
@@ -82,10 +89,34 @@ class Lanes:
         """The lanes whose next operation can be done."""
         return [lane for lane, waiting in self._lanes.items() if self._still.get(waiting[0].process, 0.0) <= now]
 
+    async def reached(self, number: int) -> None:
+        """Come back when so many operations were done."""
+        if self.done < number:
+            future = asyncio.get_running_loop().create_future()
+            self._reached.append((number, future))
+            await future
+
     def calm(self) -> None:
         """Every process goes on, and none stands still from now on."""
         self.stalling = False
         self._still.clear()
+
+    def stand_still(self, process: str, until: float) -> None:
+        """None of its operations is done before that time."""
+        self._still[process] = until
+
+    def kill(self, process: str) -> None:
+        """What waits of a process is never done, and nothing of it from now on."""
+        self._dead.add(process)
+        for lane, waiting in list(self._lanes.items()):
+            left = deque(one for one in waiting if one.process != process)
+            for operation in waiting:
+                if operation.process == process and operation.future is not None:
+                    operation.future.cancel()
+            if left:
+                self._lanes[lane] = left
+            else:
+                del self._lanes[lane]
 
     def still_until(self, now: float) -> float | None:
         """When the next process that stands still goes on."""
@@ -105,6 +136,9 @@ class Lanes:
             self._still[operation.process] = now + STALL_SECONDS
         self.done += 1
         self.told.append(f"{self.done} {now:.2f} {operation.process} {operation.name}")
+        for number, future in self._reached:
+            if number <= self.done and not future.done():
+                future.set_result(None)
         _do(operation)
 
     def switch_off(self) -> None:
@@ -139,9 +173,12 @@ class Lane(Executor):
         """There is no thread."""
 
 
-def _name_of(args: tuple[Any, ...]) -> str:
+def _name_of(thread: Callable[..., Any], args: tuple[Any, ...]) -> str:
     """The verb of a transaction, for people who follow a schedule."""
-    work = args[-1] if args else None
+    do = thread.args[0] if isinstance(thread, partial) and thread.args else None
+    work = args[-1] if args else getattr(getattr(do, "__self__", None), "_work", None)
+    while isinstance(work, partial) and isinstance(work.args[-1], partial):  # behind a fence
+        work = work.args[-1]
     return getattr(work.args[0], "__name__", "transaction") if isinstance(work, partial) else "transaction"
 
 
@@ -152,10 +189,29 @@ class ScheduleLoop(asyncio.SelectorEventLoop):
         self.lanes = lanes
         self.now = now
         self.crashed = False
+        self._tasks_of: defaultdict[str, WeakSet[asyncio.Task[Any]]] = defaultdict(WeakSet)
         super().__init__(_Outside(self))
 
     def time(self) -> float:
         return self.now
+
+    def create_task(self, coro: Any, *, name: Any = None, context: Context | None = None) -> asyncio.Task[Any]:
+        """As asyncio's; it is noted whose task it is."""
+        task: asyncio.Task[Any] = super().create_task(coro, name=name, context=context)
+        self._tasks_of[PROCESS.get() if context is None else context.get(PROCESS, "first")].add(task)
+        return task
+
+    async def kill(self, process: str) -> None:
+        """A process ends at once: what it waits for is never done, and its tasks are let go."""
+        self.lanes.kill(process)
+        for _ in range(TRIES):
+            tasks = [task for task in self._tasks_of[process] if not task.done()]
+            if not tasks:
+                return
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=0.01)
+        raise Stuck(f"These tasks of a dead process do not end: {tasks}")
 
     def run_in_executor(  # type: ignore[override]  # one type for all threads
         self, executor: Any, func: Callable[..., Any], *args: Any
@@ -165,7 +221,7 @@ class ScheduleLoop(asyncio.SelectorEventLoop):
         if not isinstance(executor, Lane):
             self.lanes.put(future, f"thread {getattr(func, '__name__', '')}", lambda: func(*args), future)
             return future
-        done, name = self.create_future(), _name_of(args)
+        done, name = self.create_future(), _name_of(func, args)
 
         def answer(_: asyncio.Future[Any]) -> None:
             if done.cancelled():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -58,9 +58,35 @@ class Commanded:
     waits: bool = False
 
 
+@dataclass(slots=True)
+class Heard:
+    """The numbers of a turn's packets that a follower got, in order, and the status with which the turn ended."""
+
+    turn_id: str | None = None
+    numbers: list[int] = field(default_factory=list)
+    ended: str | None = None
+
+
+FATES = {"kill": 4.0, "drain": 2.0, "still": 3.0}
+"""What becomes of a replica: it dies, ends well, or nothing of it gets through for a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """It comes after so many operations. `seconds`: how long the replica is away, or stands still."""
+
+    at: int
+    kind: str
+    replica: int
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a seed chose. `actions` are those of each client; `crash_at` counts operations; `restart` closes well."""
+    """What a seed chose. `actions` are those of each client; `crash_at` counts operations; `restart` closes well.
+
+    With several `replicas` each action goes to any of them; `fates` are those of replicas.
+    """
 
     seed: int
     actions: tuple[tuple[str, ...], ...]
@@ -71,6 +97,26 @@ class Plan:
     faults: Faults = field(default_factory=Faults)
     queued: bool = False
     """Whether clients send by the queue, and change what waits in it."""
+    replicas: int = 1
+    fates: tuple[Fate, ...] = ()
+    named: bool = False
+    """Whether a replica that starts again says whose place it takes."""
+
+    @classmethod
+    def of_replicas(cls, seed: int, replicas: int = 2) -> Plan:
+        """The plan of a seed for clients of several processes on one database."""
+        random = Random(seed)
+        plan = cls.of_queue(seed) if random.random() < 0.7 else cls.of(seed)
+        fates = sorted(random.randrange(400) for _ in range(random.choice((0, 1, 1, 2, 2, 3))))
+        return replace(
+            plan,
+            crash_at=None,
+            restart=False,
+            others=False,
+            replicas=replicas,
+            fates=tuple(_fate(random, at, replicas) for at in fates),
+            named=random.random() < 0.5,
+        )
 
     @classmethod
     def of(cls, seed: int) -> Plan:
@@ -134,6 +180,11 @@ class Plan:
         )
 
 
+def _fate(random: Random, at: int, replicas: int) -> Fate:
+    [kind] = random.choices(list(FATES), list(FATES.values()))
+    return Fate(at, kind, random.randrange(replicas), random.choice((0.0, 1.0, 3.0, 8.0, 20.0)))
+
+
 @dataclass(slots=True)
 class Told:
     """What a schedule leaves behind for the laws."""
@@ -144,6 +195,7 @@ class Told:
     commanded: list[Commanded] = field(default_factory=list)
     operations: list[str] = field(default_factory=list)
     log: list[dict[str, Any]] = field(default_factory=list)
+    heard: list[Heard] = field(default_factory=list)
     crashes: int = 0
     broken: list[str] = field(default_factory=list)
     """Laws that only the running process can see."""

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from lamella.commands.parse import TypedCommand
+from scheduling.database import Row
 from scheduling.model import QUESTION
 from scheduling.plan import FIRST, Sent, Told
-from scheduling.stored import Row, Stored, said
+from scheduling.stored import Stored, said
 
 MAY_REFUSE = ("invalid_request",)
 """Why a command that waited may be refused when its turn comes."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduling.database import Disk, Row
 from scheduling.model import QUESTION
-
-Row = sqlite3.Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +22,23 @@ class Stored:
     jobs: Sequence[Row]
     commands: Sequence[Row]
     queue: Sequence[Row]
+    packets: Sequence[Row]
 
     @classmethod
-    def of(cls, connection: sqlite3.Connection) -> Stored:
-        """What is in the file."""
-
-        def rows(query: str) -> Sequence[Row]:
-            return connection.execute(query).fetchall()
-
+    def of(cls, disk: Disk) -> Stored:
+        """What is in the database."""
+        rows = disk.rows
         [conversation] = rows("SELECT * FROM conversations")
         return cls(
             conversation,
             rows("SELECT * FROM sessions ORDER BY number"),
             rows("SELECT * FROM turns ORDER BY rowid"),
-            rows("SELECT rowid, * FROM messages ORDER BY rowid"),
+            rows("SELECT * FROM messages ORDER BY rowid"),
             rows("SELECT * FROM decisions WHERE kind = 'session' ORDER BY rowid"),
             rows("SELECT * FROM jobs"),
             rows("SELECT * FROM notices WHERE kind = 'command'"),
             rows("SELECT * FROM queued_messages ORDER BY seq"),
+            rows("SELECT turn_id, first, last FROM journal ORDER BY turn_id, first"),
         )
 
     def asked(self) -> dict[str, list[str]]:

@@ -7,27 +7,28 @@ import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import structlog
 
 from lamella.app.core import Core, build_core, build_services
+from lamella.chat.replica import Replica
 from lamella.core.ids import CountingIds
 from lamella.core.ports import OpenModel
 from lamella.core.records import Conversation
 from lamella.core.settings import EngineSettings
 from lamella.core.tokens import Threshold
 from lamella.storage.database import Rows
-from lamella.storage.store import Store, open_store
+from lamella.storage.replicas import ReplicaRows
+from lamella.storage.store import Store
 from lamella.tooling.tool import Registry
-from scheduling.clients import Client, QueueClient
+from scheduling.clients import Alone, Client, QueueClient, Reach
 from scheduling.database import Disk
 from scheduling.loop import BEGUN, PROCESS, Lanes, LoopClock, ScheduleLoop
 from scheduling.model import PURPOSE, Faults, ScheduledModel, Witness
 from scheduling.plan import ANN, CONVERSATION, FIRST, Plan, Sent, Told
+from scheduling.replicas import Replicas, Together
 
 SETTINGS = EngineSettings(
     keep_recent_tokens=400, compaction_threshold=Threshold(tokens=1_000), titles=False, debounce_ms=0
@@ -41,6 +42,9 @@ def _headers(_: str, purpose: str, number: int) -> dict[str, str]:
 
 QUIET = 900.0
 """The most seconds that it takes until every job has been tried as often as it may."""
+
+SPOKEN = 60.0
+"""The most seconds that it takes several processes until no turn runs and nothing waits."""
 
 LOOK = 45.0
 """Seconds between two looks at the jobs."""
@@ -59,7 +63,6 @@ class _Models:
 class Beginning:
     """A database in which the conversation has had some turns, and how many ids were given for it."""
 
-    data: bytes
     ids: int
     sent: list[Sent]
     now: float = 0.0
@@ -72,7 +75,7 @@ class Story:
         self._plan = plan
         self._random = Random(plan.seed + 1)
         self.disk = disk
-        disk.holds(beginning.data)
+        disk.begin_anew()
         sent = [Sent(s.name, s.client, s.key, s.heard, s.turn_id) for s in beginning.sent]
         self.told = Told(plan, Witness(self.disk.session_changes), sent)
         self._fault = fault
@@ -85,7 +88,9 @@ class Story:
         """The clients, with a crash or an end in between where the plan has one; then a last question."""
         with structlog.testing.capture_logs() as log:
             lanes = Lanes(Random(self._plan.seed + 2), crash_at=self._plan.crash_at)
-            now = self._live(lanes, self._begun, self._first_life(lanes))
+            several = self._plan.replicas > 1
+            life = self._life_of_replicas(lanes) if several else self._first_life(lanes)
+            now = self._live(lanes, self._begun, life)
             if lanes.off or self._plan.restart:
                 self.told.crashes += lanes.off
                 self.told.operations += [*lanes.told, "--- starts again"]
@@ -93,7 +98,7 @@ class Story:
                 now = self._live(lanes, now, self._second_life(lanes))
             self.told.operations += [*lanes.told, "--- the last question"]
             lanes = Lanes(Random(self._plan.seed + 4))
-            self._live(lanes, now, self._last_life(lanes))
+            self._live(lanes, now, self._last_life_of_replicas(lanes) if several else self._last_life(lanes))
             self.told.operations += lanes.told
         self.told.log = [dict(line) for line in log]
         return self.told
@@ -143,10 +148,21 @@ class Story:
         await core.chat.close()
         await store.close()
 
-    def _core(self, store: Store, lanes: Lanes, faults: Faults) -> Core:
+    def _core(self, store: Store, lanes: Lanes, faults: Faults, together: Together | None = None) -> Core:
         model = ScheduledModel(lanes, self.told.witness, faults)
         services = build_services(store, Registry(()), LoopClock(), self._ids, headers=_headers)
-        return build_core(services, _Models(model), SETTINGS, jobs=store.jobs)
+        if together is None:
+            return build_core(services, _Models(model), SETTINGS, jobs=store.jobs)
+        replica = Replica(together.rows, store.database, together.doorbell, self._ids, LoopClock(), together.name)
+        return build_core(
+            services,
+            _Models(model),
+            SETTINGS,
+            jobs=store.jobs,
+            bus=together.bus,
+            replica=replica,
+            heard=together.bus.heard,
+        )
 
     async def _first_life(self, lanes: Lanes) -> None:
         async with self._process(lanes, self._plan.faults) as core:
@@ -155,12 +171,7 @@ class Story:
                 other = self._core(core.services.store, lanes, self._plan.faults)
                 await asyncio.create_task(_begin_other(other))
                 lanes.stalling = True
-            await asyncio.gather(
-                *(
-                    self._client(core, lanes, number).act(actions)
-                    for number, actions in enumerate(self._plan.actions, 1)
-                )
-            )
+            await self._act(Alone(core), lanes)
             if not self._plan.restart:
                 await self._settle(core, lanes)
             if other is not None:
@@ -169,13 +180,18 @@ class Story:
     async def _second_life(self, lanes: Lanes) -> None:
         """After a crash or an end: clients send again what nobody answered, and go on."""
         async with self._process(lanes, Faults()) as core:
-            clients = [self._client(core, lanes, number) for number, _ in enumerate(self._plan.actions, 1)]
+            clients = [self._client(Alone(core), lanes, number) for number, _ in enumerate(self._plan.actions, 1)]
             await asyncio.gather(*(client.again() for client in clients))
             await self._settle(core, lanes)
 
-    def _client(self, core: Core, lanes: Lanes, number: int) -> Client:
+    async def _act(self, reach: Reach, lanes: Lanes) -> None:
+        """All clients at once."""
+        clients = [self._client(reach, lanes, number) for number, _ in enumerate(self._plan.actions, 1)]
+        await asyncio.gather(*(client.act(todo) for client, todo in zip(clients, self._plan.actions, strict=True)))
+
+    def _client(self, reach: Reach, lanes: Lanes, number: int) -> Client:
         kind = QueueClient if self._plan.queued else Client
-        return kind(self, core, lanes, number)
+        return kind(self, reach, lanes, number)
 
     async def _settle(self, core: Core, lanes: Lanes) -> None:
         """Wait until no job is left to do and no answer runs."""
@@ -184,15 +200,59 @@ class Story:
         while patience > 0:
             await asyncio.sleep(LOOK)
             patience -= LOOK
-            if not self.disk.work_left() and not core.sessions.is_compacting(CONVERSATION):
+            if not self.disk.has_work() and not core.sessions.is_compacting(CONVERSATION):
                 break
         if core.sessions.is_compacting(CONVERSATION):
             self.told.broken.append("a compaction is said to run, and none does")
 
+    # Several processes
+
+    def _replicas(self, lanes: Lanes, faults: Faults) -> Replicas:
+        def core(together: Together) -> Core:
+            return self._core(self.disk.store(self._ids, self._fault), lanes, faults, together)
+
+        def rows() -> ReplicaRows:
+            store = self.disk.store(self._ids, self._fault)  # with connections of its own, as each process has
+            return store.replicas
+
+        return Replicas(core, rows, lanes, Random(self._plan.seed + 5), named=self._plan.named)
+
+    async def _life_of_replicas(self, lanes: Lanes) -> None:
+        replicas = self._replicas(lanes, self._plan.faults)
+        for number in range(self._plan.replicas):
+            await replicas.start(number)
+        await asyncio.gather(self._act(replicas, lanes), replicas.meet(self._plan.fates))
+        self.told.crashes += replicas.killed
+        await self._settle_replicas(replicas, lanes)
+        await replicas.end()
+
+    async def _settle_replicas(self, replicas: Replicas, lanes: Lanes) -> None:
+        """Wait until nothing was left to do for a while: a job is added a moment after its turn."""
+        lanes.calm()
+        loop = asyncio.get_running_loop()
+        since, quiet = loop.time(), 0
+        while quiet < 3 and loop.time() - since < QUIET:
+            await asyncio.sleep(1.0)
+            quiet = 0 if self.disk.has_work() else quiet + 1
+            if loop.time() - since > SPOKEN and self.disk.speaks():
+                self.told.broken.append("what a dead process left is not done by the others")
+                return
+
+    async def _last_life_of_replicas(self, lanes: Lanes) -> None:
+        replicas = self._replicas(lanes, Faults())
+        for number in range(self._plan.replicas):
+            await replicas.start(number)
+        client = Client(self, replicas, lanes, 0)
+        await client.message()
+        if self.told.sent[-1].heard != "stored":
+            self.told.broken.append("the last question is not answered")
+        await self._settle_replicas(replicas, lanes)
+        await replicas.end()
+
     async def _last_life(self, lanes: Lanes) -> None:
         """A question at the end: whatever happened, it is answered."""
         async with self._process(lanes, Faults()) as core:
-            client = Client(self, core, lanes, 0)
+            client = Client(self, Alone(core), lanes, 0)
             await client.message()
             if self.told.sent[-1].heard != "stored":
                 self.told.broken.append("the last question is not answered")
@@ -217,22 +277,15 @@ async def _begin_other(core: Core) -> None:
 
 
 def begin(disk: Disk) -> Beginning:
-    """A conversation of some long turns, stored through the same chat."""
+    """A conversation of some long turns, stored through the same chat, in a database that has no rows yet."""
     for name in ("asyncio", "sqlalchemy.pool"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    with TemporaryDirectory() as folder:
-        empty = Path(folder) / "empty.db"
-        asyncio.run(_make(empty))
-        blank = Beginning(empty.read_bytes(), 0, [])
-    story = Story(Plan(seed=0, actions=()), blank, disk)
+    disk.keep()
+    story = Story(Plan(seed=0, actions=()), Beginning(0, []), disk)
     lanes = Lanes(Random(0))
     now = story._live(lanes, 0.0, _fill(story, lanes))
-    return Beginning(disk.content(), story._ids._count, story.told.sent, now)
-
-
-async def _make(path: Path) -> None:
-    async with await open_store(path):
-        pass
+    disk.keep()
+    return Beginning(story._ids._count, story.told.sent, now)
 
 
 async def _fill(story: Story, lanes: Lanes) -> None:
@@ -254,7 +307,7 @@ async def _fill(story: Story, lanes: Lanes) -> None:
     quiet = EngineSettings(compaction_threshold=Threshold(share=1.0), titles=False, debounce_ms=0)
     core = build_core(services, _Models(model), quiet, jobs=store.jobs)
     await core.chat.start()
-    client = Client(story, core, lanes, 0)
+    client = Client(story, Alone(core), lanes, 0)
     for _ in range(FIRST):
         await client.message()
     await core.chat.close()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lamella.storage.database import Rows
-from scheduling.database import Disk
+from lamella.storage.migrate import migrate
+from scheduling.database import Disk, PostgresDisk, SqliteDisk
 from scheduling.laws import broken_laws
 from scheduling.loop import Stuck
 from scheduling.plan import Plan, Told
+from scheduling.stored import Stored
 from scheduling.story import Story, begin
 
 
@@ -26,11 +29,11 @@ class Outcome:
 
 
 class Suite:
-    """Runs schedules over one database file, which each begins anew."""
+    """Runs schedules over one database, which each begins anew."""
 
-    def __init__(self, folder: Path) -> None:
-        self._disk = Disk(folder / "schedule.db")
-        self._beginning = begin(self._disk)
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._beginning = begin(disk)
 
     def run(self, plan: Plan, fault: type[Rows] | None = None) -> Outcome:
         """One schedule."""
@@ -39,8 +42,7 @@ class Suite:
             told = story.run()
         except Stuck as error:
             return Outcome(plan.seed, story.told, [str(error)])
-        with closing(self._disk.look()) as connection:
-            return Outcome(plan.seed, told, broken_laws(told, connection))
+        return Outcome(plan.seed, told, broken_laws(told, Stored.of(self._disk)))
 
     def seeds(
         self, seeds: Iterable[int], fault: type[Rows] | None = None, plan: Callable[[int], Plan] = Plan.of
@@ -52,6 +54,18 @@ class Suite:
 
 @contextmanager
 def suite() -> Iterator[Suite]:
-    """A suite in a folder of its own."""
+    """A suite over a file in a folder of its own."""
     with TemporaryDirectory(prefix="lamella-schedules-") as folder:
-        yield Suite(Path(folder))
+        path = Path(folder) / "schedule.db"
+        asyncio.run(migrate(path))
+        yield Suite(SqliteDisk(path))
+
+
+@contextmanager
+def postgres_suite(url: str) -> Iterator[Suite]:
+    """A suite over a migrated database of PostgreSQL without rows."""
+    disk = PostgresDisk(url)
+    try:
+        yield Suite(disk)
+    finally:
+        disk.close()

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from lamella.storage.database import Rows
+from postgres import PostgresServer
 from scheduling.faulty import FAULTY
 from scheduling.plan import Plan
-from scheduling.suite import Suite, suite
+from scheduling.suite import Suite, postgres_suite, suite
 
 pytestmark = pytest.mark.long
 
@@ -18,7 +19,9 @@ SAMPLE = range(10_000, 10_060)
 SECONDS = 15.0
 """After this many a sample ends early, on a machine that is busy."""
 
-PLANS: Sequence[Callable[[int], Plan]] = (Plan.of, Plan.of_queue)
+POSTGRES_SECONDS = 60.0
+
+PLANS: Sequence[Callable[[int], Plan]] = (Plan.of, Plan.of_queue, Plan.of_replicas)
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +30,23 @@ def schedules() -> Iterator[Suite]:
         yield made
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=["sessions", "queue"])
-def test_every_law_holds_in_a_sample(schedules: Suite, plan: Callable[[int], Plan]) -> None:
-    ends = time.monotonic() + SECONDS
+def hold(schedules: Suite, plan: Callable[[int], Plan], seconds: float, options: str) -> None:
+    """Every law holds in a sample."""
+    ends = time.monotonic() + seconds
     for outcome in schedules.seeds(SAMPLE, plan=plan):
-        queue = " --queue" if outcome.told.plan.queued else ""
-        assert outcome.broken == [], f"python bench/schedules.py{queue} --seed {outcome.seed}"
+        assert outcome.broken == [], f"python bench/schedules.py{options} --seed {outcome.seed}"
         if time.monotonic() > ends:
             break
+
+
+@pytest.mark.parametrize(("plan", "options"), [*zip(PLANS, ("", " --queue", " --replicas 2"), strict=True)])
+def test_every_law_holds_in_a_sample(schedules: Suite, plan: Callable[[int], Plan], options: str) -> None:
+    hold(schedules, plan, SECONDS, options)
+
+
+def test_every_law_holds_with_two_replicas_on_postgresql(postgres: PostgresServer) -> None:
+    with postgres_suite(postgres.url(postgres.copied())) as schedules:
+        hold(schedules, Plan.of_replicas, POSTGRES_SECONDS, " --replicas 2 --database postgresql")
 
 
 @pytest.mark.parametrize("fault", FAULTY, ids=lambda kind: kind.__name__)

@@ -122,8 +122,13 @@ class Chat:
             self.queue.woken(owner, conversation_id)
 
     def drain(self) -> None:
-        """Accept no more messages; running turns go on. The queue is kept."""
+        """Accept no more messages; running turns go on. The queue is kept.
+
+        Of several processes, this one keeps the followers of its own turns; those of other turns and of what waits go
+        on elsewhere.
+        """
         self._turns.closing = True
+        self._followers.leave()
         self._keeper.tell_all()
         for box in self._mailboxes:
             box.news.set()

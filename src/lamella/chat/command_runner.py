@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lamella.chat.mailbox import Mailboxes, in_progress
 from lamella.chat.packets import Queued
@@ -82,7 +82,7 @@ class CommandRunner:
         if (outcome := await self._known(caller, known)) is not None:
             return outcome
         try:
-            return await self._place(_SentCommand(caller, command.conversation_id, command.typed, known, command.queue))
+            return await self._place(replace(command, notice_id=known), keyed=True)
         except LamellaError:
             if (outcome := await self._known(caller, known)) is not None:  # another process was faster
                 return outcome
@@ -100,14 +100,15 @@ class CommandRunner:
             return await self._queue.placed(caller, await store.queue.queued_message(caller, queued_id_of(notice_id)))
         return None
 
-    async def _place(self, command: _SentCommand) -> Notice | Queued:
-        """Run a command now if it is its turn, else queue it."""
+    async def _place(self, command: _SentCommand, *, keyed: bool = False) -> Notice | Queued:
+        """Run a command now if it is its turn, else queue it. `keyed`: another process may have been faster."""
         if self._commands.is_at_once(command.typed.name):
             return await self._now(command)
         box = self._mailboxes.of(command.conversation_id)
         if await self._mailboxes.takes_floor(box, command.caller, command.conversation_id):
             try:
-                return await self._now(command)
+                done = await self._known(command.caller, command.notice_id) if keyed else None
+                return await self._now(command) if done is None else done
             finally:
                 self._mailboxes.leave(box, command.caller, command.conversation_id)
         if not command.queue:

@@ -6,7 +6,8 @@
 
 A turn may move: its process dies, or loses its right to write, and another one recovers it. Its followers go on from
 their last packet. Recovered packets have higher numbers than all that were given out before, so a follower gets each
-number once and in order.
+number once and in order. If this process ends, the streams of turns elsewhere end without a last packet, and their
+clients go on from their numbers in another process.
 """
 
 from __future__ import annotations
@@ -45,6 +46,14 @@ class Followers:
         self._clock = clock
         self._heard = heard
         self._looking: asyncio.Task[None] | None = None
+        self.leaving = False
+
+    def leave(self) -> None:
+        """This process ends: who follows a turn of another one goes on there."""
+        self.leaving = True
+        if self._heard is not None:
+            for turn in self._heard.turns.values():
+                turn.wake()
 
     async def follow(self, caller: Caller, turn_id: str, after: int = 0) -> AsyncIterator[Batch]:
         """The packets of a turn after number `after`, then live ones, to its end. Raises `NotFound`."""
@@ -110,14 +119,14 @@ class Followers:
         with heard.listening(turn_id, follower.seen if begun else 0) as (turn, news):
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.create_task(self._look_often(heard))
-            while not follower.over:
+            while not follower.over and not self.leaving:
                 news.clear()
                 batch = await follower.next(turn, late=self._is_late(turn))
                 if batch:
                     yield batch
                     if follower.has_given(batch):
                         return
-                elif not follower.over:
+                elif not follower.over and not self.leaving:
                     await news.wait()
 
     def _is_late(self, turn: HeardTurn) -> bool:
@@ -126,7 +135,7 @@ class Followers:
     async def _look_often(self, heard: HeardTurns) -> None:
         """Read the progress of turns of other processes from the database, while any of them is followed here."""
         failing = False
-        while heard.turns:
+        while heard.turns and not self.leaving:
             await self._clock.sleep(LOOK_SECONDS)
             due = [turn_id for turn_id, turn in heard.turns.items() if turn.is_due(SILENT_LOOKS)]
             if not due:
@@ -179,6 +188,9 @@ class _Follower:
                 self.over = True
                 return ()
             except StoreFailed:
+                self.over = self._followers.leaving
+                if self.over:
+                    return ()
                 await self._clock.sleep(LOOK_SECONDS)
 
     async def next(self, turn: HeardTurn, *, late: bool) -> Batch:

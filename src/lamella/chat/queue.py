@@ -171,7 +171,8 @@ class Queue:
         row = await self._out(caller, queued.row)
         match row.status if row is not None else QueueStatus.CANCELLED:
             case QueueStatus.QUEUED:
-                yield stopping_answer()
+                if self._replica is None:  # else it goes on in another process
+                    yield stopping_answer()
             case QueueStatus.CANCELLED:
                 yield cancelled_answer()
             case QueueStatus.FAILED:

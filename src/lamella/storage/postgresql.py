@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from importlib import import_module
 from importlib.util import find_spec
@@ -285,8 +285,15 @@ async def held_database(url_or_path: str | Path, *, shared: bool = False) -> Asy
 class PostgresDatabase(Database):
     """The readers and writers of one process on a PostgreSQL database."""
 
-    def __init__(self, read: Engine, write: Engine, *, patience: float = PATIENCE) -> None:
-        super().__init__(read, write)
+    def __init__(
+        self,
+        read: Engine,
+        write: Engine,
+        *,
+        patience: float = PATIENCE,
+        threads: Callable[[int], Executor] = ThreadPoolExecutor,
+    ) -> None:
+        super().__init__(read, write, threads)
         self._patience = patience
         self._away: ServerAway | None = None
         self._away_since: float | None = None

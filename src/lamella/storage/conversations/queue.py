@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, case, func, insert, or_, select, type_coerce, update
+from sqlalchemy import Connection, case, func, insert, or_, select, type_coerce, union_all, update
 from sqlalchemy import Text as Stored
 
 from lamella.core.errors import NotFound, NotWaiting, QueueFull
@@ -116,15 +116,21 @@ class QueueRows(Rows):
     ) -> QueuedMessage:
         """Append a message to the queue of its conversation. Returns it with its position.
 
-        Raises `QueueFull` when `limit` of them wait, `NotWaiting` if its turn has begun.
+        Raises `QueueFull` when `limit` of them wait, `NotWaiting` if the message has been here before:
+        it waits, its turn has begun, or its command ran.
         """
         here = (queue.c.conversation_id == message.conversation_id, queue.c.owner == caller.user_id)
         waiting = select(func.count()).where(*here, _QUEUED)
         last = select(func.max(queue.c.seq)).where(*here)
         find_conversation(connection, caller, message.conversation_id, lock=True)
         turn_id = turn_id_of(message)
-        if connection.execute(select(turns.c.id).where(*owned_by(turns, caller, turn_id))).scalar() is not None:
-            raise _left(replace(message, status=QueueStatus.BEGUN, turn_id=turn_id))
+        ids = (
+            select(turns.c.id).where(*owned_by(turns, caller, turn_id)),
+            select(notices.c.id).where(*owned_by(notices, caller, message.notice_id)),
+            select(queue.c.id).where(*owned_by(queue, caller, message.id)),
+        )
+        if (known := connection.execute(union_all(*ids)).scalar()) is not None:
+            raise _left(replace(message, status=QueueStatus.BEGUN, turn_id=turn_id if known == turn_id else None))
         if limit is not None and connection.execute(waiting).scalar_one() >= limit:
             raise _full(limit)
         before = connection.execute(last).scalar_one()
