@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import Connection, create_engine, text
 
 from lamella.core.ids import Ids
 from lamella.storage.database import Database, Rows
@@ -21,9 +22,70 @@ from lamella.storage.tables import metadata
 from scheduling.loop import Lane
 
 Row = Mapping[str, Any]
+ResultT = TypeVar("ResultT")
+
+VERB_ARGS = 4
+"""The verb of a transaction, the object that it belongs to, and its arguments: see `storage/database.py`."""
 
 ORDERED = ("turns", "messages", "decisions")
 """Tables that are read in the order in which rows were added: PostgreSQL gets a `rowid` for them."""
+
+
+_HOLDS = text(
+    "SELECT process_id FROM turns JOIN held_conversations USING (conversation_id) "
+    "WHERE turns.id = :turn AND status = 'running'"
+)
+
+
+def _turn_of(work: Any) -> tuple[str, str] | None:
+    """The verb of a transaction that writes for a running turn, and the turn."""
+    if not isinstance(work, partial) or len(work.args) != VERB_ARGS:
+        return None
+    verb, _, args, _ = work.args
+    match verb.__name__:
+        case "finish_turn":
+            return verb.__name__, args[1].turn_id
+        case "append_journal" if args[0]:
+            return verb.__name__, args[0][0].turn_id
+    return None
+
+
+class Watched(Database):
+    """Notes the transactions that wrote for a running turn whose conversation another process held."""
+
+    strays: list[str]
+
+    async def write(self, work: Callable[[Connection], ResultT]) -> ResultT:
+        """See `Database.write`."""
+        found = _turn_of(work)
+        if found is None or self.process_id is None:
+            return await super().write(work)
+        stray: list[str] = []
+        done = await super().write(partial(self._noting, *found, stray, work))
+        self.strays += stray
+        return done
+
+    def _noting(
+        self,
+        verb: str,
+        turn_id: str,
+        stray: list[str],
+        work: Callable[[Connection], ResultT],
+        connection: Connection,
+    ) -> ResultT:
+        stray.clear()  # it may be tried again
+        holder = connection.execute(_HOLDS, {"turn": turn_id}).scalar()
+        if holder not in (None, self.process_id):
+            stray.append(f"{self.process_id} did {verb} of {turn_id}, which {holder} held")
+        return work(connection)
+
+
+class WatchedSqlite(Watched):
+    """Over a file."""
+
+
+class WatchedPostgres(Watched, PostgresDatabase):
+    """Over a database of PostgreSQL."""
 
 
 class Disk(ABC):
@@ -33,7 +95,7 @@ class Disk(ABC):
     """
 
     @abstractmethod
-    def database(self) -> Database:
+    def database(self) -> Watched:
         """What a process makes of it; its transactions are operations of the schedule."""
 
     @abstractmethod
@@ -52,9 +114,14 @@ class Disk(ABC):
     def power_off(self) -> None:
         """Close every connection: what was committed stays and nothing else."""
 
-    def store(self, ids: Ids, fault: type[Rows] | None = None) -> Store:
-        """A store over what is there now; `fault` stands in place of the object that it is derived from."""
-        store = Store(self.database(), ids)
+    def store(self, ids: Ids, strays: list[str], fault: type[Rows] | None = None) -> Store:
+        """A store over what is there now; `fault` stands in place of the object that it is derived from.
+
+        `strays` gets what is written for a turn by a process that does not hold its conversation.
+        """
+        database = self.database()
+        database.strays = strays
+        store = Store(database, ids)
         for name, rows in list(vars(store).items()):
             if fault is not None and type(rows) is fault.__bases__[0]:
                 setattr(store, name, fault(store.database, ids))
@@ -88,9 +155,9 @@ class SqliteDisk(Disk):
         url = sqlite_url(path)
         self._engines = (sqlite_engine(url, writes=False), sqlite_engine(url, writes=True))
 
-    def database(self) -> Database:
+    def database(self) -> Watched:
         """See `Disk.database`."""
-        return Database(*self._engines, Lane)
+        return WatchedSqlite(*self._engines, Lane)
 
     def keep(self) -> None:
         """See `Disk.keep`."""
@@ -125,9 +192,9 @@ class PostgresDisk(Disk):
         self._anew = ""
         self._run(*(f"ALTER TABLE {table} ADD COLUMN rowid bigserial" for table in ORDERED))
 
-    def database(self) -> Database:
+    def database(self) -> Watched:
         """See `Disk.database`."""
-        return PostgresDatabase(*self._engines, threads=Lane)
+        return WatchedPostgres(*self._engines, threads=Lane)
 
     def keep(self) -> None:
         """See `Disk.keep`."""

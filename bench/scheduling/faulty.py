@@ -16,7 +16,7 @@ from lamella.storage.conversations.conversations import ConversationRows
 from lamella.storage.conversations.queue import QueueRows
 from lamella.storage.conversations.sessions import SessionRows
 from lamella.storage.conversations.turns import TurnRows
-from lamella.storage.database import Rows
+from lamella.storage.database import FENCE, Rows
 from lamella.storage.jobs import JobRows
 from lamella.storage.keys import KeyRows
 from lamella.storage.replicas import ReplicaRows
@@ -163,6 +163,30 @@ class NoHeirs(ReplicaRows):
         return ()
 
 
+class UnfencedEnd(TurnRows):
+    """Ends turns of which another process may have taken over."""
+
+    async def finish_turn(self, caller: Caller, end: TurnEnd, closing: JournalEntry | None = None) -> None:
+        """See `finish_turn` of the store."""
+        token = FENCE.set(None)
+        try:
+            await super().finish_turn(caller, end, closing)
+        finally:
+            FENCE.reset(token)
+
+
+class UnfencedJournal(TurnRows):
+    """Stores packets of turns that another process may have taken over."""
+
+    async def append_journal(self, entries: Sequence[JournalEntry]) -> None:
+        """See `append_journal` of the store."""
+        token = FENCE.set(None)
+        try:
+            await super().append_journal(entries)
+        finally:
+            FENCE.reset(token)
+
+
 _SLOW = Faults(slow=0.98)
 
 
@@ -171,6 +195,11 @@ _FOUR = ("message",) * 4
 
 def _queued(seed: int, *clients: tuple[str, ...], restart: bool = False) -> Plan:
     return Plan(seed, clients, restart=restart, queued=True)
+
+
+def _overtaken(seed: int, at: str) -> Plan:
+    """A process stands still before an operation until another one has taken over."""
+    return Plan(seed, (("message", "message"),) * 2, queued=True, replicas=2, wakes=True, still_at=at)
 
 
 FAULTY: Mapping[type[Rows], Sequence[Plan]] = {
@@ -192,5 +221,7 @@ FAULTY: Mapping[type[Rows], Sequence[Plan]] = {
     AnswersCancelled: [_queued(seed, _FOUR, ("message", "drop", "drop")) for seed in range(6)],
     NewestFirst: [_queued(seed, _FOUR) for seed in range(6)],
     NoHeirs: [Plan.of_replicas(3)],
+    UnfencedEnd: [_overtaken(0, "finish_turn")],
+    UnfencedJournal: [_overtaken(seed, "append_journal") for seed in (5, 7)],
 }
 """Each fault with the schedules that show it."""

@@ -28,6 +28,7 @@ EXPECTED_LOG = {
     "a process gave no sign of life: this one takes over",
     "others have taken over what this process did: it begins again",
     "another process has taken a turn over",
+    "what a dead process left is not taken up",
 }
 
 

@@ -30,8 +30,17 @@ STALL = 0.01
 
 STALL_SECONDS = 200.0
 
+STILL_SECONDS = 20.0
+"""How long a process stands still before the operation that a plan names."""
+
+MOST = 20_000
+"""Operations of the longest life; an ordinary one has some 700."""
+
 TRIES = 20
 """How often the tasks of a dead process are let go: some go on for a while."""
+
+GIVES_UP = "end"
+"""The verb by which a process takes another one for dead."""
 
 PROCESS: ContextVar[str] = ContextVar("PROCESS", default="first")
 """Whose operation it is: processes stand still one by one."""
@@ -54,7 +63,7 @@ class Operation:
 class Lanes:
     """The operations that wait, in lanes: one lane is done in order, which lane is next is the seed's choice."""
 
-    def __init__(self, random: Random, *, crash_at: int | None = None) -> None:
+    def __init__(self, random: Random, *, crash_at: int | None = None, wakes: bool = False, still_at: str = "") -> None:
         self.random = random
         self.slow: dict[Hashable, float] = {}
         """How often these lanes are passed over where another one could be chosen."""
@@ -65,6 +74,8 @@ class Lanes:
         self.told: list[str] = []
         self.stalling = False
         """Whether processes may stand still."""
+        self._wakes = wakes
+        self._still_at = still_at
         self._lanes: dict[Hashable, deque[Operation]] = {}
         self._still: dict[str, float] = {}
         self._dead: set[str] = set()
@@ -78,6 +89,9 @@ class Lanes:
                 future.cancel()
             return
         self._lanes.setdefault(lane, deque()).append(Operation(name, do, future, process))
+        if name == self._still_at:
+            self._still_at = ""
+            self.stand_still(process, asyncio.get_running_loop().time() + STILL_SECONDS)
 
     async def step(self, lane: Hashable, name: str) -> None:
         """Come back when this is chosen."""
@@ -140,6 +154,8 @@ class Lanes:
             if number <= self.done and not future.done():
                 future.set_result(None)
         _do(operation)
+        if self._wakes and operation.name == GIVES_UP:
+            self._still.clear()
 
     def switch_off(self) -> None:
         """The power fails: what waits is never done."""
@@ -243,6 +259,8 @@ class ScheduleLoop(asyncio.SelectorEventLoop):
             lanes.switch_off()
             self.stop()
             return
+        if lanes.done > MOST:
+            raise Stuck(f"After {MOST} operations somebody still waits.")
         ready = lanes.ready(self.now)
         if ready and (timer is None or lanes.random.random() >= EARLY):
             lanes.next(ready, self.now)

@@ -71,6 +71,25 @@ FATES = {"kill": 4.0, "drain": 2.0, "still": 3.0}
 """What becomes of a replica: it dies, ends well, or nothing of it gets through for a while."""
 
 
+STILL_AT = (
+    "begin_turn",
+    "answer begin_turn",
+    "append_journal",
+    "answer append_journal",
+    "finish_turn",
+    "answer finish_turn",
+    "queue_message",
+    "take",
+    "answer take",
+    "let_go",
+    "add_notice",
+    "next_session",
+    "inherit",
+    "answer inherit",
+)
+"""Where a process that stands still and is given up may do harm, when it goes on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fate:
     """It comes after so many operations. `seconds`: how long the replica is away, or stands still."""
@@ -101,6 +120,10 @@ class Plan:
     fates: tuple[Fate, ...] = ()
     named: bool = False
     """Whether a replica that starts again says whose place it takes."""
+    wakes: bool = False
+    """Whether a replica that stands still goes on as soon as another one has given it up."""
+    still_at: str = ""
+    """The first replica that comes to this operation stands still before it."""
 
     @classmethod
     def of_replicas(cls, seed: int, replicas: int = 2) -> Plan:
@@ -116,6 +139,8 @@ class Plan:
             replicas=replicas,
             fates=tuple(_fate(random, at, replicas) for at in fates),
             named=random.random() < 0.5,
+            wakes=random.random() < 0.5,
+            still_at=random.choice(STILL_AT) if random.random() < 0.5 else "",
         )
 
     @classmethod

@@ -179,14 +179,14 @@ class Replicas:
             raise Cut from None
 
     async def _do(self, living: _Living, call: Callable[[Core], Awaitable[T]]) -> T:
-        """Work of a process. Raises `Cut` if it dies meanwhile."""
+        """Work of a process. Raises `Cut` if it dies or ends meanwhile."""
         context = copy_context()
         context.run(PROCESS.set, living.process)
         task = asyncio.get_running_loop().create_task(_called(call, living.core), context=context)
         try:
             return await task
         except asyncio.CancelledError:
-            if living.dead:
+            if task.cancelled() and not living.up:
                 raise Cut from None
             raise
 

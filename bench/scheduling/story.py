@@ -87,7 +87,12 @@ class Story:
     def run(self) -> Told:
         """The clients, with a crash or an end in between where the plan has one; then a last question."""
         with structlog.testing.capture_logs() as log:
-            lanes = Lanes(Random(self._plan.seed + 2), crash_at=self._plan.crash_at)
+            lanes = Lanes(
+                Random(self._plan.seed + 2),
+                crash_at=self._plan.crash_at,
+                wakes=self._plan.wakes,
+                still_at=self._plan.still_at,
+            )
             several = self._plan.replicas > 1
             life = self._life_of_replicas(lanes) if several else self._first_life(lanes)
             now = self._live(lanes, self._begun, life)
@@ -141,12 +146,15 @@ class Story:
     @asynccontextmanager
     async def _process(self, lanes: Lanes, faults: Faults, name: str = "first") -> AsyncIterator[Core]:
         PROCESS.set(name)
-        store = self.disk.store(self._ids, self._fault)
+        store = self._store()
         core = self._core(store, lanes, faults)
         await core.chat.start()
         yield core
         await core.chat.close()
         await store.close()
+
+    def _store(self) -> Store:
+        return self.disk.store(self._ids, self.told.broken, self._fault)
 
     def _core(self, store: Store, lanes: Lanes, faults: Faults, together: Together | None = None) -> Core:
         model = ScheduledModel(lanes, self.told.witness, faults)
@@ -209,10 +217,12 @@ class Story:
 
     def _replicas(self, lanes: Lanes, faults: Faults) -> Replicas:
         def core(together: Together) -> Core:
-            return self._core(self.disk.store(self._ids, self._fault), lanes, faults, together)
+            return self._core(self._store(), lanes, faults, together)
 
         def rows() -> ReplicaRows:
-            store = self.disk.store(self._ids, self._fault)  # with connections of its own, as each process has
+            store = self.disk.store(
+                self._ids, self.told.broken, self._fault
+            )  # with connections of its own, as each process has
             return store.replicas
 
         return Replicas(core, rows, lanes, Random(self._plan.seed + 5), named=self._plan.named)
@@ -289,7 +299,7 @@ def begin(disk: Disk) -> Beginning:
 
 
 async def _fill(story: Story, lanes: Lanes) -> None:
-    store = story.disk.store(story._ids)
+    store = story.disk.store(story._ids, story.told.broken)
     conversation = Conversation(
         id=CONVERSATION,
         title="",

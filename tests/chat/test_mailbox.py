@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from databases import place
 from lamella.app.core import build_core, build_services
 from lamella.chat import Message, Queued
+from lamella.chat.mailbox import Mailboxes
 from lamella.core import deltas
 from lamella.core.clock import SystemClock
 from lamella.core.ids import CountingIds
@@ -20,6 +21,7 @@ from lamella.core.packets import TurnFinished, decode_packet
 from lamella.core.records import AgentAndProject, Caller, Conversation, QueuedMessage
 from lamella.core.settings import EngineSettings
 from lamella.llm.scripted import Gate, ScriptedModel, ScriptedModels, saying
+from lamella.storage.conversations.conversations import ConversationRows
 from lamella.storage.conversations.queue import QueueRows
 from lamella.storage.conversations.turns import TurnRows
 from lamella.storage.keys import KeyRows
@@ -146,3 +148,43 @@ async def test_what_waits_is_answered_also_after_a_mistake_of_ours(tmp_path: Pat
         assert queue.mistakes == 0
         assert (await store.conversations.conversation(ANN, "conv_1")).running_turn is None
         await core.chat.close()
+
+
+class SlowConversations(ConversationRows):
+    """Conversations of a busy database: they are known only when a gate is opened."""
+
+    gate: Gate
+
+    async def conversation(self, caller: Caller, conversation_id: str) -> Conversation:
+        await self.gate.passed()
+        return await super().conversation(caller, conversation_id)
+
+
+async def test_a_queue_that_another_process_filled_meanwhile_goes_first_and_blocks_nobody(tmp_path: Path) -> None:
+    """Its worker takes the floor, then the rows; a command that waits for the floor has the rows."""
+    ids = CountingIds()
+    async with await open_store(tmp_path / "lamella.db", ids) as store:
+        await store.conversations.create_conversation(ANN, CONVERSATION)
+        slow = store.conversations = SlowConversations(store.database, ids)
+        slow.gate = Gate()
+        mailboxes = Mailboxes(store)
+        box = mailboxes.of("conv_1")
+        await box.floor.acquire()  # an answer is followed up
+
+        async def keep() -> None:
+            async with box.floor, box.rows:
+                box.keeper = None
+
+        async def take() -> bool:
+            async with box.rows:
+                return await mailboxes.takes_floor(box, ANN, "conv_1")
+
+        command = asyncio.create_task(take())
+        await slow.gate.reached.wait()
+        box.keeper = asyncio.create_task(keep())  # a signal came
+        await asyncio.sleep(0)
+        slow.gate.opened.set()
+        box.floor.release()
+        assert await asyncio.wait_for(command, 2) is False, "it goes to the queue"
+        async with asyncio.timeout(2), box.floor, box.rows:
+            assert box.keeper is None

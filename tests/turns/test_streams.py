@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamella.core.clock import SystemClock
-from lamella.core.errors import StoreFailed
+from lamella.core.errors import LeaseLost, StoreFailed
 from lamella.core.packets import TextPacket, decode_packet
 from lamella.core.records import JournalEntry
 from lamella.turns.journal import Journal, MemoryBus
@@ -25,6 +25,7 @@ class Pages:
     def __init__(self, refusals: int = 0) -> None:
         self.entries: list[JournalEntry] = []
         self.refusals = refusals
+        self.lost = False
         self.written = asyncio.Event()
 
     @property
@@ -34,6 +35,8 @@ class Pages:
 
     async def append_journal(self, entries: Sequence[JournalEntry]) -> None:
         await asyncio.sleep(0)
+        if self.lost:
+            raise LeaseLost("Another process has it.")
         if self.refusals:
             self.refusals -= 1
             raise StoreFailed("The disk is full.")
@@ -118,3 +121,19 @@ async def test_a_turn_that_never_began_leaves_nothing() -> None:
     await packets.flush()
     assert pages.entries == []
     assert await followed(bus, "turn_1", 0) == []
+
+
+async def test_nothing_more_is_said_of_a_turn_that_another_process_has_taken_over() -> None:
+    """Its packets are dropped by the flush that learns of it, while its task may still be at the last ones."""
+    pages = Pages()
+    packets, bus = journal(pages)
+    packets.open("user_ann", "turn_1")
+    packets.append("turn_1", TextPacket(text="here"))
+    await packets.flush()
+    pages.lost = True
+    packets.append("turn_1", TextPacket(text="dropped"))
+    await packets.flush()
+    packets.append("turn_1", TextPacket(text="too late"))
+    await packets.close_turn("turn_1")
+    assert pages.numbers("turn_1") == [1]
+    assert not bus.is_live("turn_1")

@@ -142,6 +142,10 @@ class Mailboxes:
             return False
         if box.floor.locked() and (box.beginning is not None or await self.running(caller, conversation_id)):
             return False
+        if (
+            box.keeper is not None
+        ):  # it came meanwhile, takes the floor first, and waits for the rows that are held here
+            return False
         await box.floor.acquire()
         taken = self.replica is None
         try:

@@ -86,8 +86,8 @@ class Journal:
 
         Nothing more is said of a turn that another process has taken over.
         """
-        turn = self._logs[turn_id]
-        if turn.fence is not None and turn.fence.lost.is_set():
+        turn = self._logs.get(turn_id)
+        if turn is None or (turn.fence is not None and turn.fence.lost.is_set()):
             return
         turn.n += 1
         data = encode_packet(msgspec.structs.replace(packet, n=turn.n, turn_id=turn_id))
@@ -97,7 +97,8 @@ class Journal:
 
     async def close_turn(self, turn_id: str) -> None:
         """Store the turn's last packets, then end its stream. Packets that can't be stored wait for the next flush."""
-        self._logs[turn_id].closed = True
+        if (turn := self._logs.get(turn_id)) is not None:  # else another process has taken it over
+            turn.closed = True
         try:
             await self.flush()
         except StoreFailed as error:
