@@ -7,7 +7,7 @@ done elsewhere, and their clients go on there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,8 +28,10 @@ from lamella.core.clock import SystemClock
 from lamella.core.errors import LamellaError, NotWaiting, TurnInProgress
 from lamella.core.ids import CountingIds
 from lamella.core.json import decode_object
-from lamella.core.records import AgentAndProject, Caller, Conversation, PageQuery, TurnRecord
+from lamella.core.messages import TurnStatus
+from lamella.core.records import AgentAndProject, Caller, Conversation, PageQuery, QueuedMessage, TurnRecord
 from lamella.llm.scripted import Gate, ReplayEvent, ScriptedModel, ScriptedModels, saying
+from lamella.storage.conversations.queue import QueueRows
 from lamella.storage.store import Store, open_store
 from lamella.tooling.tool import Registry
 from lamella.turns.heard import HeardTurns
@@ -264,3 +266,37 @@ async def test_what_waits_already_is_not_queued_twice(tmp_path: Path) -> None:
         assert log == [], "the other request is no failure of the database"
         gate.opened.set()
         assert len(await here.turns()) == 2
+
+
+class Raced(QueueRows):
+    """A queue that another process takes just after it was read here."""
+
+    taken: Callable[[], Awaitable[None]]
+
+    async def queued(self, caller: Caller, conversation_id: str) -> tuple[QueuedMessage, ...]:
+        found = await super().queued(caller, conversation_id)
+        if found:
+            await self.taken()
+        return found
+
+
+@pytest.mark.parametrize("asked", ["abort", "flush"])
+async def test_what_another_process_begins_meanwhile_is_stopped_or_left_alone(tmp_path: Path, asked: str) -> None:
+    gate = Gate()
+    async with two(tmp_path, [gate, *saying("Yes.")]) as (here, there):
+        await there.core.chat.sender.submit(ANN, "conv_1", Message("Hello?"), WaitPolicy(debounce=60))
+
+        async def taken() -> None:
+            await there.core.chat.flush(ANN, "conv_1")
+            await gate.reached.wait()
+
+        raced = here.store.queue = Raced(here.store.database, CountingIds())
+        raced.taken = taken
+        if asked == "flush":
+            await here.core.chat.flush(ANN, "conv_1")
+            gate.opened.set()
+        else:
+            stopped = await here.core.chat.abort(ANN, await here.store.conversations.conversation(ANN, "conv_1"))
+            assert stopped is not None
+        [turn] = await there.turns()
+        assert turn.status is (TurnStatus.STOPPED if asked == "abort" else TurnStatus.FINISHED)

@@ -24,7 +24,7 @@ from lamella.chat.send import Done, Sender
 from lamella.chat.turns import Turns
 from lamella.commands.command import CommandContext, Stopped
 from lamella.commands.registry import Commands
-from lamella.core.errors import InvalidRequest, LeaseLost, NotFound, StoreFailed
+from lamella.core.errors import InvalidRequest, LeaseLost, NotFound, NotWaiting, StoreFailed
 from lamella.core.json import Json, JsonObject
 from lamella.core.messages import TurnStatus
 from lamella.core.ports import Batch, StreamBus
@@ -300,8 +300,13 @@ class Chat:
             owner: JsonObject = {"owner": caller.user_id}
             await self._replica.signal_all(Signal(SignalKind.ABORT, conversation.id, owner))
         keeps = self._replica is not None or box.keeper is not None
-        if keeps and await self.queue.stop_first(caller, conversation.id):
-            return Stopped(None, began=False)
+        try:
+            if keeps and await self.queue.stop_first(caller, conversation.id):
+                return Stopped(None, began=False)
+        except NotWaiting:  # another process took them meanwhile
+            begun = await self._services.store.conversations.conversation(caller, conversation.id)
+            if begun.running_turn is not None:
+                return await self.abort(caller, begun)
         if await self._begins_elsewhere(caller, conversation):
             return Stopped(None, began=False)
         with suppress(TimeoutError):

@@ -134,13 +134,15 @@ class Queue:
                 sent = sent_of(row)
                 if isinstance(sent, QueuedContent) and sent.due > now and row.id not in box.taking:
                     payload = payload_of(msgspec.structs.replace(sent, due=now))
-                    await self._store.queue.change_queued(caller, row.id, payload=payload)
+                    with suppress(NotWaiting):  # another process began it meanwhile
+                        await self._store.queue.change_queued(caller, row.id, payload=payload)
         await self._news(caller, conversation_id)
 
     async def stop_first(self, caller: Caller, conversation_id: str) -> bool:
         """Stop the messages that would be answered next, while no turn runs: their turn begins now and stops at once.
 
-        Returns whether there were any. Later messages are kept.
+        Returns whether there were any. Later messages are kept. Raises `NotWaiting` if another process began them
+        meanwhile.
         """
         box = self._box_of(conversation_id)
         async with box.rows:
