@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from lamella.app.core import Core
 from lamella.chat.replica import LocalDoorbell
+from lamella.core.errors import StoreFailed
 from lamella.storage.replicas import ReplicaRows
 from lamella.turns.heard import HeardTurns
 from lamella.turns.journal import MemoryBus
@@ -189,6 +190,10 @@ class Replicas:
             if task.cancelled() and not living.up:
                 raise Cut from None
             raise
+        except StoreFailed:
+            if living.up:
+                raise
+            raise Cut from None  # it has closed its database
 
 
 async def _called(call: Callable[[Core], Awaitable[T]], core: Core) -> T:
