@@ -50,7 +50,7 @@ threshold = "80%"
 
 
 SETTING_GROUPS = {
-    "Server and data folder": ("connections", "data", "config", "key", "max_upload", "log_"),
+    "Server and data folder": ("connections", "data", "synchronous", "config", "key", "max_upload", "log_"),
     "Models and providers": ("model", "fallback", "anthropic", "openai", "provider"),
     "Answers": ("context_budget", "max_output", "thinking", "step_limit", "reminder", "titles"),
     "Dynamic context": ("dynamic_context",),

@@ -139,6 +139,13 @@ class Settings(EngineSettings, BaseSettings):
         description="A PostgreSQL database (16 or newer), such as `postgresql://user:password@host/lamella`. Unset: a "
         "file in the data folder.",
     )
+    synchronous: Literal["normal", "full"] = Field(
+        "normal",
+        description="What a loss of power may cost. `normal`: the file of the data folder stays whole, but may lose "
+        "what was committed since its last checkpoint (4 MB of changes at most); PostgreSQL does as it is set. `full`: "
+        "nothing that was committed. The file waits for the disk at each transaction, and a PostgreSQL that is set to "
+        "lose commits is refused. A process that is killed never loses any.",
+    )
     redis_url: SecretStr | None = Field(
         None,
         description="A Redis (7 or newer) or Valkey server, such as `redis://host:6379/0`: several processes may serve "

@@ -381,7 +381,7 @@ async def _opened_store(stack: AsyncExitStack, settings: Settings, clock: Clock,
     own, given = RandomIds(clock), settings.database_url
     database = given.get_secret_value() if given is not None else database_path(settings.data)
     held = await stack.enter_async_context(held_database(database, shared=_is_shared(settings)))
-    store = await stack.enter_async_context(await open_store(database, ids or own))
+    store = await stack.enter_async_context(await open_store(database, ids or own, full=settings.synchronous == "full"))
     if held is not None and isinstance(store.database, PostgresDatabase):
         held.lost = store.database.refuse
     own.follow(*await store.turns.newest_ids())

@@ -178,6 +178,17 @@ def check_server(connection: Connection) -> None:
         )
 
 
+def check_lossless(connection: Connection) -> None:
+    """Raises `ConfigurationError` for a server that is set to lose commits with its power."""
+    for name in ("fsync", "synchronous_commit"):
+        if connection.execute(text(f"SHOW {name}")).scalar_one() == "off":
+            raise ConfigurationError(
+                f"PostgreSQL may lose commits with its power: its {name} is off.",
+                hint="Turn it on (ALTER DATABASE … SET, or postgresql.conf), or set LAMELLA_SYNCHRONOUS=normal.",
+                param="LAMELLA_SYNCHRONOUS",
+            )
+
+
 _HOLDER = 7_310_584_021_446_518_274
 """Names the lock of the process that serves a database."""
 

@@ -45,10 +45,11 @@ def sqlite_url(url_or_path: str | Path) -> URL:
     return URL.create("sqlite", database=url.database)
 
 
-def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Engine:
+def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True, full: bool = False) -> Engine:
     """An engine on a database file. A writing one has a single connection, and takes the write lock as it begins.
 
-    Raises `StoreFailed` when there can be no such file.
+    With `full` a transaction that was committed survives a loss of power. Without it, only those before the last
+    checkpoint surely do; the file stays whole. Raises `StoreFailed` when there can be no such file.
     """
     path = Path(str(url.database)).absolute()
     if not path.parent.is_dir():
@@ -68,7 +69,7 @@ def sqlite_engine(url: URL, *, writes: bool, foreign_keys: bool = True) -> Engin
         # Free pages can be given back to the disk. It has to be said before anything is written.
         *([] if path.is_file() and path.stat().st_size else ["PRAGMA auto_vacuum = INCREMENTAL"]),
         "PRAGMA journal_mode = WAL",
-        "PRAGMA synchronous = NORMAL",
+        f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}",
         f"PRAGMA busy_timeout = {_BUSY_MS}",
         f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}",
         "PRAGMA secure_delete = ON",  # what is deleted is overwritten, also in pages that become free
@@ -146,9 +147,9 @@ class SqliteDatabase(Database):
     """The readers and the one writer of a database file."""
 
     @classmethod
-    def of(cls, url: URL) -> SqliteDatabase:
-        """That of a file."""
-        return cls(sqlite_engine(url, writes=False), sqlite_engine(url, writes=True))
+    def of(cls, url: URL, *, full: bool = False) -> SqliteDatabase:
+        """That of a file; `full` as in `sqlite_engine`."""
+        return cls(sqlite_engine(url, writes=False), sqlite_engine(url, writes=True, full=full))
 
     async def scrub(self) -> bool:
         """Give free pages back to the disk and empty the log.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -29,7 +30,7 @@ from lamella.storage.keys import KeyRows
 from lamella.storage.knowledge.store import KnowledgeStore
 from lamella.storage.library import LibraryRows
 from lamella.storage.migrate import database_url, migrate
-from lamella.storage.postgresql import PostgresDatabase
+from lamella.storage.postgresql import PostgresDatabase, check_lossless
 from lamella.storage.recall.store import RecallIndex
 from lamella.storage.replicas import ReplicaRows
 from lamella.storage.retention import RetentionRows
@@ -87,8 +88,10 @@ class Store:
         await self.close()
 
 
-async def open_store(url_or_path: str | Path, ids: Ids | None = None) -> Store:
+async def open_store(url_or_path: str | Path, ids: Ids | None = None, *, full: bool = False) -> Store:
     """The store of a database file, or of a PostgreSQL database by its URL, brought up to date.
+
+    `full`: what was committed survives a loss of power (`LAMELLA_SYNCHRONOUS`).
 
     `async with await open_store(…) as store` closes it again. Raises `ConfigurationError` for a database that this
     version cannot use, `StoreFailed` when it cannot be opened.
@@ -96,5 +99,11 @@ async def open_store(url_or_path: str | Path, ids: Ids | None = None) -> Store:
     url = database_url(url_or_path)
     await migrate(url)
     is_file = url.get_backend_name() == "sqlite"
-    database = SqliteDatabase.of(url) if is_file else PostgresDatabase.of(url)
-    return Store(database, ids or RandomIds(SystemClock()))
+    database = SqliteDatabase.of(url, full=full) if is_file else PostgresDatabase.of(url)
+    store = Store(database, ids or RandomIds(SystemClock()))
+    if full and not is_file:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(store.close)
+            await database.read(check_lossless)
+            undo.pop_all()
+    return store
