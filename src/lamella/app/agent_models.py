@@ -24,7 +24,7 @@ from lamella.core.access import Identity
 from lamella.core.agents import Agent
 from lamella.core.clock import Clock
 from lamella.core.counting import count_tokens
-from lamella.core.errors import HeadMoved, InvalidRequest, LamellaError, NotFound, TurnInProgress
+from lamella.core.errors import HeadMoved, InvalidRequest, LamellaError, NotFound, ToolFailed, TurnInProgress
 from lamella.core.ids import Ids
 from lamella.core.json import digest
 from lamella.core.messages import AnswerPart, Image, Step, StopReason, Text, ToolCall, ToolResult, ToolSpec
@@ -49,12 +49,16 @@ from lamella.gateway.recorder import LineRecorder
 from lamella.knowledge.file_uploads import FileUploads
 from lamella.sessions.sessions import Sessions
 from lamella.storage import Store
+from lamella.tools.open_url import Fetcher
 
 PREFIX = "agent:"
 """The beginning of a model's name that is an agent's."""
 
 PICTURE_ONLY = "(See the picture.)"
 """The text of a message that has pictures alone."""
+
+MOST_ADDRESSES = 20
+"""Pictures of a message that are fetched from their addresses."""
 
 STOPS_WITHIN = 5.0
 """Seconds that a request waits for a turn of its conversation that stops."""
@@ -156,6 +160,7 @@ class AgentModels:
     conversations: Conversations
     chat: Chat
     intake: FileUploads
+    fetcher: Fetcher
     models: Models
     sessions: Sessions
     recorder: LineRecorder
@@ -318,20 +323,30 @@ class AgentModels:
     async def _pictures(self, caller: Caller, images: Sequence[Image]) -> tuple[str, ...]:
         """The pictures of a message as files; one that was sent before is the same file."""
         found = []
+        if sum(not image.data for image in images) > MOST_ADDRESSES:
+            told = f"A message has {MOST_ADDRESSES} pictures by their address at most."
+            raise InvalidRequest(told, hint="Send the others as base64.", param="messages")
         for image in dict.fromkeys(images):
-            if not image.data:
-                raise InvalidRequest(
-                    "An agent gets pictures as bytes, not by an address.",
-                    hint="Send the picture as base64.",
-                    param="messages",
-                )
-            name = f"picture.{image.media_type.partition('/')[2] or 'png'}"
-            key = f"picture of a client {image.digest}"
-            file = await self.intake.receive(caller, name, _pieces(image.data), key)
+            media_type, data = (image.media_type, image.data) if image.data else await self._fetched(image)
+            name = f"picture.{media_type.partition('/')[2] or 'png'}"
+            key = f"picture of a client {digest(data)}"
+            file = await self.intake.receive(caller, name, _pieces(data), key)
             if file.width is None:
                 raise InvalidRequest("A picture can't be read.", hint=file.reason, param="messages")
             found.append(file.id)
-        return tuple(found)
+        return tuple(dict.fromkeys(found))  # two addresses may lead to the same bytes
+
+    async def _fetched(self, image: Image) -> tuple[str, bytes]:
+        """Media type and bytes of a picture at an address. Raises `InvalidRequest` for one that may not be opened."""
+        if image.is_pdf:
+            raise InvalidRequest("An agent gets no PDF by its address.", hint="Send its text.", param="messages")
+        try:
+            page = await self.fetcher.fetch(image.url)
+        except ToolFailed as error:
+            told = f"The picture at {image.url[:200]} can't be fetched: {error.message}"
+            hint = f"{error.hint} " if error.hint else ""
+            raise InvalidRequest(told, hint=f"{hint}Send the picture as base64.", param="messages") from None
+        return (page.media_type if page.media_type.startswith("image/") else "image/png"), page.data
 
     async def _conversation(self, caller: Caller, agent: Agent, request: AgentRequest, text: str) -> str:
         """A new conversation, listed as the client's."""

@@ -108,6 +108,9 @@ def web_tools(settings: Settings) -> tuple[Tool, ...]:
     return (OpenUrl(Fetcher(policy, limits=limits), extractor),)
 
 
+PICTURE_LIMITS = FetchLimits(seconds=15.0, silence=5.0)
+"""The limits of a picture at an address that a client of an agent sends."""
+
 LEDGER_PAUSE = 0.25
 """Seconds between two writes of the ledger, so that changes within one answer are combined."""
 
@@ -497,7 +500,10 @@ def _wired(
     unready = knowledge.restricted.answers.missing
     intake = FileUploads(store, uploads, extractor, clock, ids, settings.max_upload_bytes)
     conversations = Conversations(store, library, settings.marker_policy, once, clock, ids)
-    agents = AgentModels(store, conversations, core.chat, intake, models, core.sessions, gateway.recorder, clock, ids)
+    fetcher = Fetcher(AddressPolicy(allowances(settings.open_url_allow)), limits=PICTURE_LIMITS, pictures=True)
+    agents = AgentModels(
+        store, conversations, core.chat, intake, fetcher, models, core.sessions, gateway.recorder, clock, ids
+    )
     return App(
         settings=settings,
         store=store,

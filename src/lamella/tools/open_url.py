@@ -38,6 +38,8 @@ _READABLE = re.compile(
     r"text/[\w.+-]+|application/(?:[\w.-]+\+)?(?:json|xml)|application/(?:xhtml\+xml|pdf|x-ndjson|msword|rtf)"
     r"|application/vnd\.openxmlformats-officedocument\.[\w.]+"
 )
+_PICTURE = re.compile(r"image/[\w.+-]+|(?:application|binary)/octet-stream")
+_ACCEPT = "text/html,application/xhtml+xml,text/*,application/json,application/pdf;q=0.9,*/*;q=0.1"
 _ENCODINGS = {"": 0, "identity": 0, "gzip": 31, "x-gzip": 31, "deflate": 15}
 """Content encodings that are undone, with zlib's window bits."""
 
@@ -104,7 +106,9 @@ class _Pinned(httpcore2.AsyncNetworkBackend):
 
 
 class Fetcher:
-    """Gets pages under a policy. Nothing is kept between two requests: no cookie, no connection, no name."""
+    """Gets pages under a policy, or `pictures`. Nothing is kept between two requests: no cookie, no connection, no
+    name.
+    """
 
     def __init__(
         self,
@@ -113,7 +117,9 @@ class Fetcher:
         resolver: Resolver | None = None,
         limits: FetchLimits | None = None,
         tls: ssl.SSLContext | None = None,
+        pictures: bool = False,
     ) -> None:
+        self._pictures = pictures
         self._policy = policy
         self._resolver = resolver or SystemResolver()
         self._limits = limits or FetchLimits()
@@ -147,7 +153,7 @@ class Fetcher:
         headers: dict[bytes | str, bytes | str] = {
             "Host": place.url.split("/")[2],
             "User-Agent": "Mozilla/5.0 (compatible; Lamella)",
-            "Accept": "text/html,application/xhtml+xml,text/*,application/json,application/pdf;q=0.9,*/*;q=0.1",
+            "Accept": "image/*" if self._pictures else _ACCEPT,
             "Accept-Encoding": "gzip, deflate",
             "Connection": "close",
         }
@@ -182,8 +188,9 @@ class Fetcher:
             raise ToolFailed(f"{place.host} answered with status {response.status}.")
         media_type, _, parameters = _header(response, b"content-type").partition(";")
         media_type = media_type.strip().lower()
-        if media_type and not _READABLE.fullmatch(media_type):
-            raise ToolFailed(f"What lies at {place.host} is {media_type[:80]}, which can't be read as text.")
+        if media_type and not (_PICTURE if self._pictures else _READABLE).fullmatch(media_type):
+            why = "which is no picture" if self._pictures else "which can't be read as text"
+            raise ToolFailed(f"What lies at {place.host} is {media_type[:80]}, {why}.")
         charset = re.search(r"charset\s*=\s*[\"']?([\w-]{1,40})", parameters, re.IGNORECASE)
         data = await self._body(place, response)
         return FetchedPage(place.url, media_type, charset[1].lower() if charset else "", data)
