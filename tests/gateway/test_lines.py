@@ -371,8 +371,13 @@ async def test_a_failed_request_is_on_its_line_too(app: App, client: ServerClien
     talking.history.pop()
     await talking.send(client.http, "And the ships?")
     [line] = await lines(app, client)
-    made = await requests(client, line)
-    assert [one["error"] is None for one in made] == [True, False, True]
+    assert [one["error"] for one in await requests(client, line)] == [None, None], "both stand after the first answer"
+    tree = (await client.get(f"/conversations/{line['id']}/tree"))["data"]
+    assert [(turn["text"], turn["runs"][0]["status"]) for turn in reversed(tree)] == [
+        ("Hello", "finished"),
+        ("And?", "failed"),
+        ("And the ships?", "finished"),
+    ]
     assert line["requests"] == 3
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import anthropic
@@ -564,3 +566,51 @@ async def test_an_answer_that_was_cut_or_refused_says_so(client: ServerClient, m
         body = (await talk.post()).json()
         found.append(body["stop_reason"] if api == "messages" else body["choices"][0]["finish_reason"])
     assert found == ["max_tokens", "length", "content_filter"]
+
+
+@APIS
+async def test_a_client_that_goes_on_from_an_older_answer_or_before_an_edit(
+    client: ServerClient, model: ScriptedModel, api: str
+) -> None:
+    """The model gets the steps of the answer that the client has, and nothing of the others."""
+    model.then(*(saying(f"Answer {number}.") for number in range(3)))
+    talk = speaks(client, api)
+    await talk.ask("When?")
+    await talk.ask("Sure?")
+    older = list(talk.history)
+    del talk.history[-2:]
+    await talk.ask("Sure?")
+    newer = list(talk.history)
+    model.then(*(saying(f"Answer {number}.") for number in range(3, 7)))
+    for history, question in ((older, "Why?"), (newer, "Why?"), (older[:2], "Where?"), (older, "Who?")):
+        talk.history = list(history)
+        await talk.ask(question)
+        sent = encode_text(model.body(model.requests[-1]))
+        texts = [text for _, text in (*history, ("user", question))]
+        assert [text in sent for text in texts] == [True] * len(texts)
+        others = {f"Answer {number}." for number in range(7)} - set(texts)
+        assert not any(text in sent for text in others), (question, sent)
+    [line] = (await client.get("/lines"))["data"]
+    assert line["turns"] == 7, "all of it is one conversation"
+
+
+@APIS
+async def test_equal_answers_on_many_branches_lead_back_to_the_branch_of_the_client(
+    client: ServerClient, model: ScriptedModel, api: str
+) -> None:
+    talk, random = speaks(client, api), Random(api)
+    known: list[list[tuple[str, str]]] = []
+    for number in range(24):
+        said = f"Answer {random.randrange(3)}."
+        model.then(saying(said))
+        history: list[tuple[str, str]] = list(random.choice(known)) if known and random.random() < 0.6 else talk.history
+        if history and random.random() < 0.5:
+            history = history[: 2 * random.randint(1, len(history) // 2)]
+        talk.history = list(history)
+        assert await talk.ask(f"Question {random.randrange(4)}?") == said, number
+        sent = encode_text(model.body(model.requests[-1]))
+        found = re.findall(r"(?:Question|Answer) \d[?.]", sent)
+        assert found == [text for _, text in talk.history[:-1]], number
+        known.append(list(talk.history))
+    lines = (await client.get("/lines"))["data"]
+    assert len(lines) == 1

@@ -1438,7 +1438,7 @@ export interface Recorded {
 }
 
 /** How a request stands to the newest one of its line. */
-export type Relation = 'again' | 'new' | 'next' | 'rewritten'
+export type Relation = 'again' | 'branch' | 'new' | 'next' | 'rewritten'
 
 /**
  * What stands upstream in the place of messages of a line (managed context).

@@ -12,7 +12,7 @@ leave out what says nothing to a model (ids of items, empty fields). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
@@ -83,9 +83,39 @@ class ObservedWindow:
         return digest(*(b.digest.encode() for b in self.blocks if b.level != "messages"))
 
     @property
+    def newest_answer(self) -> tuple[int, str]:
+        """The number of messages before the newest answer, and what it says (`said_digest`): "" without one, and if
+        nothing follows it.
+        """
+        end = next((n for n in range(len(self.roles), 0, -1) if self.roles[n - 1] == "assistant"), 0)
+        start = next((n for n in range(end, 0, -1) if self.roles[n - 1] != "assistant"), 0)
+        if end in (0, len(self.roles)):
+            return 0, ""
+        messages = self.groups[len(self.groups) - len(self.roles) :]
+        calls = [id for group in messages[start:end] for block in group for id in _calls_of(block.value)]
+        return start, said_digest("".join(self.texts[start:end]), calls)
+
+    @property
     def has_tools(self) -> bool:
         """Whether the caller offers tools."""
         return any(block.level == "tools" for block in self.blocks)
+
+
+def said_digest(text: str, calls: Iterable[str]) -> str:
+    """A name of what an answer says: its text, whose white space does not count, and the ids of its calls."""
+    said, ids = "".join(text.split()), sorted(calls)
+    return digest(said.encode(), *(id.encode() for id in ids)) if said or ids else ""
+
+
+def _calls_of(value: JsonObject) -> Iterator[str]:
+    """The ids of the calls in a block of an answer."""
+    match value:
+        case {"type": "tool_use", "id": str(id)} | {"type": "function_call" | "custom_tool_call", "call_id": str(id)}:
+            yield id
+        case {"tool_calls": [*calls]}:
+            yield from (str(call["id"]) for call in objects(calls) if "id" in call)
+        case _:
+            pass
 
 
 @dataclass(frozen=True, slots=True)

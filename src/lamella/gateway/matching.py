@@ -18,7 +18,7 @@ from enum import StrEnum
 from itertools import takewhile
 
 from lamella.core.json import Json, decode, digest
-from lamella.core.records import Line
+from lamella.core.records import Line, RequestRecord
 from lamella.gateway.dialects import ObservedWindow
 
 CONVERSATION = "conversation"
@@ -39,17 +39,23 @@ class Relation(StrEnum):
     AGAIN = "again"
     """It has the same messages."""
 
+    BRANCH = "branch"
+    """It goes on from an earlier answer of it: an older one of two, or the one before a message that was edited."""
+
     REWRITTEN = "rewritten"
     """Earlier messages are others: edited, left out, or replaced by a summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The line of a request; None for a new one. `shared` is the number of messages that both begin with."""
+    """The line of a request; None for a new one. `shared` is the number of messages that both begin with, `after` the
+    request that it goes on from, or is sent again of, if that is not the line's newest.
+    """
 
     relation: Relation
     line: Line | None = None
     shared: int = 0
+    after: RequestRecord | None = None
 
 
 def match(window: ObservedWindow, session: str | None, lines: Sequence[Line]) -> Match:
@@ -81,6 +87,37 @@ def _follows(window: ObservedWindow, session: str | None, ended: Sequence[Line])
     if session is None and "assistant" not in window.roles and line.answer:
         return Match(Relation.NEW)  # another conversation that begins with the same words
     return Match(Relation.AGAIN, line, most)
+
+
+def answer_place(window: ObservedWindow, session: str | None) -> str:
+    """The name of the answer that a request goes on from, with all messages before it; "" if there is none.
+
+    A request without an answer is named by its messages, and only within a session: others begin alike.
+    """
+    start, said = window.newest_answer
+    if said:
+        return place_after(window, session, start, said)
+    is_first = session is not None and window.keys and "assistant" not in window.roles
+    return place_after(window, session, len(window.keys), "") if is_first else ""
+
+
+def place_after(window: ObservedWindow, session: str | None, messages: int, said: str) -> str:
+    """The name of an answer to so many messages of a window; with `said` "" that of the messages themselves."""
+    before = window.keys[messages - 1] if messages else ""
+    return "line " + digest(*(part.encode() for part in (window.dialect, session or "", before, said)))
+
+
+def earlier(window: ObservedWindow, found: Match, line: Line, after: RequestRecord) -> Match:
+    """The match of a request that goes on from the answer of `after`, a request of `line`, or begins as it does; as it
+    was `found` if that is the newest one of a line.
+    """
+    start, said = window.newest_answer
+    is_same = found.relation is Relation.AGAIN or (found.line is not None and found.line.request_id == after.id)
+    if is_same or (found.relation is Relation.NEXT and said and found.shared > start):
+        return found
+    if not said:
+        return Match(Relation.AGAIN, line, len(window.keys), after) if line.system == window.system else found
+    return Match(Relation.NEXT if line.request_id == after.id else Relation.BRANCH, line, start, after)
 
 
 def _is_rewritten(window: ObservedWindow, line: Line, shared: int) -> bool:

@@ -49,8 +49,8 @@ ENDINGS = 21
 @dataclass(frozen=True, slots=True)
 class Observation:
     """A request with its answer, the client's window, the line that it belongs to, and the newest request of that line.
-    `changed` is the window as it was sent, if its beginning was replaced. `is_answered`: that newest request has an
-    answer already.
+    `changed` is the window as it was sent, if its beginning was replaced. `is_answered`: what is asked for has
+    another answer already. `before` is the request that this one goes on from, if that is not the newest.
     """
 
     exchange: Exchange
@@ -89,15 +89,18 @@ class Observation:
 
     @property
     def again(self) -> str | None:
-        """The turn whose answer is asked for once more; None for another message, and if there is no answer yet."""
-        line = self.found.line
-        return line.turn_id if line is not None and self.found.relation is Relation.AGAIN and self.is_answered else None
+        """The turn whose answer is asked for once more, or which went on from here otherwise; None for another message,
+        and if there is no answer yet.
+        """
+        relation, before = self.found.relation, self.before
+        goes_on = relation is Relation.AGAIN or (relation is Relation.BRANCH and self.begins is None)
+        return before.turn_id if before is not None and goes_on and self.is_answered else None
 
     @property
     def step_number(self) -> int:
         """The number of the step within its turn."""
         if self.again is not None and self.before is not None:
-            return self.before.step
+            return self.before.step + (self.found.relation is Relation.BRANCH)
         return 0 if self.begins is not None or self.before is None else self.before.step + 1
 
     @property
@@ -270,6 +273,13 @@ class Observation:
         if usage is None or record.cost is None:
             return 0.0
         return self.exchange.route.facts.cost(Usage(input=usage.input, output=usage.output)) - record.cost
+
+    def branch(self, turn_id: str) -> Decision | None:
+        """What is decided about the place of this request's turn: it follows another answer than the newest."""
+        if self.found.relation is not Relation.BRANCH or self.before is None or turn_id == self.before.turn_id:
+            return None
+        why = "the client went on from an earlier answer"
+        return Decision(DecisionKind.BRANCH, turn_id, self.before.turn_id, CLIENT, why)
 
     @property
     def results(self) -> Sequence[ToolResult]:

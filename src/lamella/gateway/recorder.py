@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import ParamSpec, TypeVar
 
 import msgspec
@@ -27,16 +27,16 @@ from lamella.core.clock import Clock
 from lamella.core.errors import ClientLoops, HeadMoved, LamellaError, NotFound, QueueFull, StoreFailed
 from lamella.core.ids import Ids
 from lamella.core.models import Markers
-from lamella.core.records import Caller, Line, LoopAlarm, ObservedRequest, RequestRecord, StoredDecision
+from lamella.core.records import Caller, Line, LoopAlarm, ObservedRequest, Place, RequestRecord, StoredDecision
 from lamella.core.tokens import Usage
 from lamella.gateway.additions import wanted_markers, with_markers
 from lamella.gateway.answers import read_billed
-from lamella.gateway.dialects import Dialect, ObservedWindow, rough_tokens_of
+from lamella.gateway.dialects import Dialect, ObservedWindow, rough_tokens_of, said_digest
 from lamella.gateway.exchange import BlockWeights, Exchange, Recorded, window_of_exchange, windows_of_exchange
 from lamella.gateway.issued import IssuedResponses
 from lamella.gateway.loops import AnsweredRequest, LoopWatch, told
 from lamella.gateway.managing import ManagedContext, SideRequests
-from lamella.gateway.matching import Match, Relation, match, title_of_message
+from lamella.gateway.matching import Match, Relation, answer_place, earlier, match, place_after, title_of_message
 from lamella.gateway.observed import Observation, keys_of, step_of_answer, text_of_answer, usage_of_answer, without_text
 from lamella.storage import Store
 
@@ -194,14 +194,18 @@ class LineRecorder:
         if found.line is None and (line_id := self._loops.summarised(exchange, window)) is not None:
             with suppress(NotFound):  # it was deleted
                 found = Match(Relation.REWRITTEN, await self._store.lines.line(exchange.caller, line_id))
+        found = await self._earlier(exchange, window, found, since)
         if found.line is not None and found.relation is Relation.NEXT:
             # It has the line's last answer, so it came later, whatever another process's clock said.
             exchange.at = max(exchange.at, found.line.at + timedelta(microseconds=1))
-        before, billed = await self._before(exchange, found)
+        elif found.after is not None:
+            exchange.at = max(exchange.at, found.after.at + timedelta(microseconds=1))
+        before, billed, left = await self._before(exchange, found)
         # Ids and the ledger belong to the event loop; what takes time with a long answer goes to a thread.
         seen = Observation(exchange, window, found, before, changed)
-        if found.relation is Relation.AGAIN and before is not None:
-            seen = replace(seen, is_answered=await self._store.lines.is_answered(exchange.caller, before))
+        if found.relation in (Relation.AGAIN, Relation.BRANCH) and before is not None:
+            asked = before if found.relation is Relation.AGAIN else replace(before, step=before.step + 1)
+            seen = replace(seen, is_answered=await self._store.lines.is_answered(exchange.caller, asked))
         if self._ledger.is_shared:
             await self._ledger.read(seen.keys)
         plan, facts = seen.plan(self._ledger)
@@ -211,10 +215,12 @@ class LineRecorder:
         observed = self._with_alarm(seen, observed, answer)
         if exchange.storage is LineStorage.HASHES:
             observed = without_text(observed)
+        branch = await self._go_to(seen, observed)
         await self._store.lines.add_request(exchange.caller, observed)
+        await self._keep_place(seen, observed, answer)
         if self.index is not None and exchange.storage is LineStorage.FULL:
             await self.index(exchange.caller, observed.line.id)
-        explained = await self._explain(exchange, observed, billed)
+        explained = await self._explain(exchange, observed, billed, left, branch)
         await self._follow(seen, observed, answer)
         line = observed.line
         if explained.lost and not seen.decisions:
@@ -224,14 +230,59 @@ class LineRecorder:
         self.tell(exchange.caller, recorded)
         exchange.tell(recorded)
 
-    async def _before(self, exchange: Exchange, found: Match) -> tuple[RequestRecord | None, RequestRecord | None]:
-        """The newest request of the line, and the newest that was billed: what failed wrote nothing to the cache."""
+    async def _earlier(self, exchange: Exchange, window: ObservedWindow, found: Match, since: datetime) -> Match:
+        """The match of a request, which may go on from an earlier answer than the newest one of a line."""
+        name, said = answer_place(window, exchange.session), window.newest_answer[1]
+        if not name or found.relation is Relation.AGAIN:
+            return found
+        known = (await self._store.threads.thread(exchange.caller, name)).turns
+        if not known:
+            return found
+        with suppress(NotFound):  # it was removed
+            after = await self._store.requests.request(exchange.caller, max(known))
+            line = await self._store.lines.line(exchange.caller, after.conversation_id)
+            its_own = found.relation is Relation.NEXT and found.line is not None and bool(said)
+            if its_own and found.line is not None and found.line.request_id in known:
+                return found  # two lines that were alike until now
+            return earlier(window, found, line, after) if after.at > since else found
+        return found
+
+    async def _keep_place(self, seen: Observation, observed: ObservedRequest, answer: OpenStep) -> None:
+        """Remember where an answer is, so that a later request is found to go on from it: see `answer_place`."""
+        window, session, line = seen.window, seen.exchange.session, observed.line
+        said = said_digest(text_of_answer(answer), answer.call_ids.values())
+        names = [place_after(window, session, len(window.keys), said)] if said else []
+        if session is not None and "assistant" not in window.roles:
+            names.append(place_after(window, session, len(window.keys), ""))
+        for name in names:
+            await self._store.threads.name_messages(seen.exchange.caller, name, line.turn_id, [line.request_id])
+
+    async def _go_to(self, seen: Observation, observed: ObservedRequest) -> StoredDecision | None:
+        """Let the line stand at the answer that a request goes on from. Raises `HeadMoved`."""
+        before, line = seen.before, observed.line
+        if seen.found.relation is not Relation.BRANCH or before is None:
+            return None
+        caller, at = seen.exchange.caller, seen.exchange.at
+        decision, place = seen.branch(line.turn_id), Place(before.turn_id, before.run_id)
+        head = (await self._store.conversations.conversation(caller, line.id)).place
+        made = (decision,) if decision is not None else ()
+        await self._store.branches.go_to(caller, line.id, head, place, at, made)
+        return StoredDecision("", at, decision) if decision is not None else None
+
+    async def _before(self, exchange: Exchange, found: Match) -> tuple[RequestRecord | None, ...]:
+        """The request before this one, the newest before it that was billed (what failed wrote nothing to the cache),
+        and the newest of the branch that this one left.
+        """
         if found.line is None:
-            return None, None
-        before = await self._store.requests.request(exchange.caller, found.line.request_id)
-        if before.usage is not None and before.usage.is_measured:
-            return before, before
-        return before, await self._store.requests.billed_request(exchange.caller, found.line.id) or before
+            return None, None, None
+        caller, line_id = exchange.caller, found.line.id
+        before = found.after or await self._store.requests.request(caller, found.line.request_id)
+        is_billed = before.usage is not None and before.usage.is_measured
+        newest = None
+        if found.relation is Relation.BRANCH or not is_billed:
+            newest = await self._store.requests.billed_request(caller, line_id)
+        left = newest if found.relation is Relation.BRANCH else None
+        return before, before if is_billed else newest or before, left
 
     def _with_alarm(self, seen: Observation, observed: ObservedRequest, answer: OpenStep) -> ObservedRequest:
         """The same with the alarm of its line, if its client loops; that is logged once in an hour."""
@@ -244,15 +295,26 @@ class LineRecorder:
             log.warning("a client loops", line=line.id, client=line.client, told=told(alarm))
         return replace(observed, line=replace(line, alarm=alarm))
 
-    async def _explain(self, exchange: Exchange, observed: ObservedRequest, before: RequestRecord | None) -> Why:
+    async def _explain(
+        self,
+        exchange: Exchange,
+        observed: ObservedRequest,
+        before: RequestRecord | None,
+        left: RequestRecord | None,
+        branch: StoredDecision | None,
+    ) -> Why:
         """Why a request read what it read, counted on its line if it lost something."""
         request, data = observed.request.record, dict[str, bytes]()
-        if before is not None and difference(before, request, {}) is not None:
-            for one in (before, request):
+        for other in (before, left):
+            if other is None or difference(other, request, {}) is None:
+                continue
+            for one in (other, request):
                 blocks = await self._store.requests.blocks(exchange.caller, one.id)
                 data |= {block.digest: block.data for block in blocks}
         decided = tuple(StoredDecision("", request.at, one) for one in observed.request.decisions)
-        explained = await asyncio.to_thread(why, Evidence(request, before, decided, exchange.route.facts, data))
+        placed = (*decided, branch) if branch is not None else decided
+        evidence = Evidence(request, before, placed, exchange.route.facts, data, left if branch is not None else None)
+        explained = await asyncio.to_thread(why, evidence)
         if explained.lost and not decided:
             cost = explained.lost_cost or 0.0
             await self._store.lines.note_break(exchange.caller, observed.line.id, explained.lost, cost)
@@ -294,8 +356,9 @@ class LineRecorder:
             note_written(plan, self._ledger, facts)
             if usage is not None:
                 note_billed(plan, usage, self._ledger, facts)
-        of = old if begins is None and seen.again is None else None
-        turn_id, run_id = (of.turn_id, of.run_id) if of else (self._ids.new("turn"), self._ids.new("run"))
+        of: Line | RequestRecord | None = old if begins is None and seen.again is None else None
+        of = seen.found.after if of is not None and seen.found.after is not None else of
+        turn_id, run_id = (of.turn_id, of.run_id or "") if of else (self._ids.new("turn"), self._ids.new("run"))
         line = seen.line(self._ids.new("conv") if old is None else old.id, turn_id, run_id, answer.birth.request_id)
         record = seen.record(line, answer, error, plan, facts)
         return ObservedRequest(

@@ -78,9 +78,9 @@ async def newest_request(store: Store, caller: Caller, conversation_id: str) -> 
 
 
 async def _before(store: Store, caller: Caller, request: RequestRecord) -> RequestRecord | None:
-    """The request of the chat before this one: on its path, and for a client's line whatever the client sent."""
-    if (await store.conversations.conversation(caller, request.conversation_id)).observed:
-        return await store.requests.billed_request(caller, request.conversation_id, request.at)
+    """The request of the chat before this one: on its path, and for a client's line whatever the client sent, unless
+    the client went on from an earlier answer.
+    """
     of_turn = [
         one
         for one in await store.requests.requests(caller, request.turn_id)
@@ -89,6 +89,11 @@ async def _before(store: Store, caller: Caller, request: RequestRecord) -> Reque
     earlier = [one for one in of_turn if one.at < request.at and one.id != request.id and one.usage is not None]
     if earlier:
         return earlier[-1]
+    if (await store.conversations.conversation(caller, request.conversation_id)).observed:
+        decisions = await store.conversations.decisions(caller, request.conversation_id)
+        branches = {one.decision.subject for one in decisions if one.decision.kind is DecisionKind.BRANCH}
+        if request.turn_id not in branches:
+            return await store.requests.billed_request(caller, request.conversation_id, request.at)
     turn = await store.turns.turn(caller, request.turn_id)
     return await _last(store, caller, turn.parent, billed=True) or await _sibling(store, caller, request, turn.parent)
 
