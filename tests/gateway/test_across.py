@@ -69,6 +69,8 @@ class Talk:
     base: str
     streams: bool
     history: list[Any] = field(default_factory=list)
+    model: str = "any"
+    tool: str = NAME
 
     def say(self, text: str) -> None:
         self.history.append({"role": "user", "content": text})
@@ -83,11 +85,11 @@ class Talk:
 class MessagesTalk(Talk):
     async def step(self) -> tuple[str, list[tuple[str, str, Any]]]:
         asked: Any = {
-            "model": "any",
+            "model": self.model,
             "max_tokens": 2_000,
             "system": SYSTEM,
             "messages": self.history,
-            "tools": [{"name": NAME, "description": PROSE, "input_schema": SCHEMA}],
+            "tools": [{"name": self.tool, "description": PROSE, "input_schema": SCHEMA}],
         }
         async with anthropic.AsyncAnthropic(base_url=self.base, api_key=KEY, max_retries=0) as sdk:
             if self.streams:
@@ -110,9 +112,9 @@ class MessagesTalk(Talk):
 
 class ChatTalk(Talk):
     async def step(self) -> tuple[str, list[tuple[str, str, Any]]]:
-        function: Any = {"name": NAME, "description": PROSE, "parameters": SCHEMA}
+        function: Any = {"name": self.tool, "description": PROSE, "parameters": SCHEMA}
         asked: Any = {
-            "model": "any",
+            "model": self.model,
             "messages": [{"role": "system", "content": SYSTEM}, *self.history],
             "tools": [{"type": "function", "function": function}],
         }
@@ -145,10 +147,10 @@ class ChatTalk(Talk):
 class ResponsesTalk(Talk):
     async def step(self) -> tuple[str, list[tuple[str, str, Any]]]:
         asked: Any = {
-            "model": "any",
+            "model": self.model,
             "instructions": SYSTEM,
             "input": self.history,
-            "tools": [{"type": "function", "name": NAME, "description": PROSE, "parameters": SCHEMA}],
+            "tools": [{"type": "function", "name": self.tool, "description": PROSE, "parameters": SCHEMA}],
             "include": ["reasoning.encrypted_content"],
             "store": False,
         }

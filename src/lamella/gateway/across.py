@@ -32,6 +32,7 @@ from lamella.llm.anthropic import VERSION
 from lamella.llm.event_stream import EventDecoder, StreamEvent
 from lamella.llm.failures import MALFORMED, broken, of_status
 from lamella.llm.responses import COUNTED
+from lamella.llm.responses_wire import ReasoningSeal
 from lamella.llm.streaming import USER_AGENT
 
 CHANGES_HEADER = "x-lamella-changes"
@@ -70,7 +71,7 @@ class CrossedAnswer:
     def __init__(self, exchange: Exchange, translation: Translation) -> None:
         self._translation = translation
         self._settings = translation.request.settings
-        self._upstream = exchange.headers
+        self._upstream, self._model = exchange.headers, exchange.route.model
         self._reader = READERS[translation.dialect]()
         self._decoder = EventDecoder()
         self._writer = writer(
@@ -143,7 +144,7 @@ class CrossedAnswer:
 
     def _written(self, events: Iterable[StreamEvent]) -> bytes:
         try:
-            return b"".join(self._writer.feed(self._named(delta)) for event in events for delta in self._read(event))
+            return b"".join(self._writer.feed(self._marked(delta)) for event in events for delta in self._read(event))
         except ProviderError:
             self.has_failed = True
             raise
@@ -156,12 +157,15 @@ class CrossedAnswer:
             self.heard = True
             yield delta
 
-    def _named(self, delta: Delta) -> Delta:
-        """A call with the caller's name of its tool."""
-        names = self._translation.names
-        if isinstance(delta, deltas.ToolCallOpened) and delta.name in names:
-            return replace(delta, name=names[delta.name])
-        return delta
+    def _marked(self, delta: Delta) -> Delta:
+        """A call with the caller's name of its tool, and a seal of OpenAI's with the model that alone can read it."""
+        match delta:
+            case deltas.ToolCallOpened(name=name) if name in self._translation.names:
+                return replace(delta, name=self._translation.names[name])
+            case deltas.ReasoningSealed(signature=str(text)) if (seal := ReasoningSeal.read(text)) is not None:
+                return replace(delta, signature=msgspec.structs.replace(seal, model=self._model).text())
+            case _:
+                return delta
 
     def _refusal(self) -> bytes:
         """The upstream's refusal in the caller's API."""

@@ -16,6 +16,7 @@ clients fail on a chunk without choices, so it goes to those alone that asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 
@@ -27,7 +28,7 @@ from lamella.cache.window import Chain
 from lamella.core.json import Json, decode, elements, encode, members, with_field, with_value
 from lamella.core.models import Markers
 from lamella.core.prompt import Marker
-from lamella.gateway.canonical import SEAL
+from lamella.gateway.canonical import CARRIES, SEAL
 from lamella.gateway.dialects import Dialect, ObservedWindow, text_of
 
 
@@ -112,10 +113,18 @@ def _read(said: bytes) -> Json:
 _SEALED = b'"' + SEAL.encode()
 
 
+_CARRYING = re.compile(rb'("(?:tool_call_)?id"\s*:\s*"[^"\\]{1,200}?)' + CARRIES.encode() + rb'[\w=-]*"')
+"""Matches the id of a call that carries thinking. Within a text its quotes are escaped, so no text matches."""
+
+
 def without_own_seals(dialect: Dialect, body: bytes) -> bytes:
     """The same body without thinking under a seal of this server, which the client got from an agent or a model of
     another API. Everything else keeps its bytes. Raises `msgspec.DecodeError`.
+
+    Over Chat Completions the ids of calls carry it (`carrying_id`), and are longer than OpenAI takes.
     """
+    if dialect is Dialect.CHAT and CARRIES.encode() in body:
+        body = _CARRYING.sub(rb'\1"', body)
     if _SEALED not in body:
         return body
     if dialect is Dialect.RESPONSES:

@@ -168,7 +168,7 @@ def file_of_url(place: str, url: Json, media_type: str = "") -> Image:
 SEAL = "lamella."
 
 
-_CARRIES = "--lamella--"
+CARRIES = "--lamella--"
 """Between the id of a call and the thinking that it carries."""
 
 
@@ -194,12 +194,12 @@ def carrying_id(id: str, thinking: Sequence[CarriedThinking]) -> str:
     if not thinking:
         return id
     data = compress(encode(thinking))
-    return f"{id}{_CARRIES}{urlsafe_b64encode(data).decode().rstrip('=')}"
+    return f"{id}{CARRIES}{urlsafe_b64encode(data).decode().rstrip('=')}"
 
 
 def carried_by(id: str) -> tuple[str, tuple[CarriedThinking, ...]]:
     """A call's own id, and the thinking that it carries."""
-    own, _, data = id.partition(_CARRIES)
+    own, _, data = id.partition(CARRIES)
     if not data:
         return id, ()
     try:

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, assert_never
 
+from msgspec import UNSET
+
 from lamella.core.json import Json, JsonObject, encode, encode_text
 from lamella.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult
 from lamella.core.models import EFFORT_LEVELS, OFF, ModelFacts, RequestedThinking, Thinking, asked_thinking
@@ -87,7 +89,7 @@ class Translation:
 def translated(caller: Dialect, body: JsonObject, dialect: Dialect, model: str, facts: ModelFacts) -> Translation:
     """The request of a body in another API. Raises `InvalidRequest` with the place of what can't be carried."""
     request = read_request(caller, body, tags_system=dialect is Dialect.MESSAGES)
-    fitting = _Fitting(dialect)
+    fitting = _Fitting(dialect, model)
     blocks, markers = fitting.blocks(request)
     head = {"model": model, "stream": True, **fitting.head(request, facts)}
     made = _WIRES[dialect].body_of(WireRequest(head, blocks, markers))
@@ -119,10 +121,10 @@ def plain_name(name: str, longest: int) -> str:
 class _Fitting:
     """Makes a request fit one API, and collects what changed."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, model: str) -> None:
         self.changes: list[str] = []
         self.names: dict[str, str] = {}
-        self._dialect = dialect
+        self._dialect, self._model = dialect, model
         self._wire = _WIRES[dialect]
 
     def _change(self, place: str, what: str) -> None:
@@ -210,11 +212,13 @@ class _Fitting:
                 assert_never(part)
 
     def _is_native(self, part: Reasoning) -> bool:
-        """Whether the upstream's own vendor sealed it."""
-        is_openai = part.signature is not None and ReasoningSeal.read(part.signature) is not None
+        """Whether the upstream's own vendor sealed it, for this model: OpenAI refuses what another one has sealed, and
+        Anthropic leaves that out by itself.
+        """
+        seal = ReasoningSeal.read(part.signature) if part.signature is not None else None
         if self._dialect is Dialect.RESPONSES:
-            return is_openai and part.redacted is not None
-        return self._dialect is Dialect.MESSAGES and not is_openai and bool(part.signature or part.redacted)
+            return seal is not None and part.redacted is not None and seal.model in (UNSET, self._model)
+        return self._dialect is Dialect.MESSAGES and seal is None and bool(part.signature or part.redacted)
 
     def _call(self, place: str, call: ToolCall) -> ToolCall:
         self._id(place, call.id)

@@ -22,11 +22,13 @@ class ReasoningSeal(msgspec.Struct, frozen=True):
     """The parts of a reasoning item besides its text, with its encrypted content; stored as the signature of a
     `Reasoning`.
 
-    `parts` are the lengths of the summary's parts in characters, because the item must be sent back unchanged.
+    `parts` are the lengths of the summary's parts in characters, because the item must be sent back unchanged. `model`
+    is the one that alone can read it, unset if whoever has the seal knows that.
     """
 
     id: str
     parts: tuple[int, ...] = ()
+    model: str | msgspec.UnsetType = msgspec.UNSET
 
     def text(self) -> str:
         """The seal as stored text."""
