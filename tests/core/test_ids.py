@@ -57,3 +57,15 @@ def test_a_later_process_makes_later_ids_also_by_a_clock_that_was_set_back() -> 
     made = [later.new("turn") for _ in range(3)]
     assert [before[0], *made] == sorted({before[0], *made})
     assert min(made) > earlier
+
+
+def test_two_sources_that_follow_one_id_make_different_ids() -> None:
+    clock = VirtualClock(START)
+    ahead = RandomIds(clock).new("turn")
+    clock.put_back(7_200)
+    sources = [RandomIds(clock) for _ in range(20)]
+    for source in sources:
+        source.follow(ahead)
+    made = {source.new("turn") for source in sources}
+    assert len(made) == len(sources)
+    assert min(made) > ahead
