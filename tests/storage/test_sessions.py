@@ -17,7 +17,7 @@ from lamella.core.records import Caller, RequestEnd
 from lamella.core.sessions import Session, SessionCause
 from lamella.core.tokens import Usage
 from lamella.storage import Store
-from lamella.storage.conversations.sessions import find_ancestry
+from lamella.storage.conversations.sessions import ask_ancestry
 from lamella.storage.recall.store import RecallIndex
 
 from .conftest import Backing, SqliteBacking
@@ -182,7 +182,7 @@ async def test_a_turn_reads_the_sessions_that_its_own_goes_on_from_and_no_others
         expected = f"sess_{number}"
 
     async def ancestry(caller: Caller, session_id: str) -> list[str]:
-        found = await talked.database.read(lambda connection: find_ancestry(connection, caller, session_id))
+        found = await talked.database.read(lambda connection: ask_ancestry(connection, caller, session_id)())
         return [session.id for session in found]
 
     assert await ancestry(ANN, "sess_7") == ["sess_5", "sess_6", "sess_7"]

@@ -57,6 +57,12 @@ async def followed(bus: MemoryBus, turn_id: str, after: int) -> list[int]:
     return [n async for batch in bus.follow(turn_id, after) for n, _ in batch]
 
 
+async def ended(packets: Journal, pages: Pages) -> None:
+    """The turn ends with one more packet."""
+    async with packets.ending("turn_1", [TextPacket(text="end")]) as entry:
+        await pages.append_journal([entry])
+
+
 @given(st.lists(st.sampled_from(["packet", "pause", "flush", "join"]), max_size=40), st.integers(0, 45))
 async def test_every_follower_gets_every_packet_once(script: list[str], after: int) -> None:
     pages = Pages()
@@ -73,8 +79,8 @@ async def test_every_follower_gets_every_packet_once(script: list[str], after: i
         else:
             followers.append(asyncio.create_task(followed(bus, "turn_1", after)))
     await asyncio.sleep(0)
-    await packets.close_turn("turn_1")
-    whole = list(range(1, script.count("packet") + 1))
+    await ended(packets, pages)
+    whole = list(range(1, script.count("packet") + 2))
     for numbers in await asyncio.gather(*followers):
         assert numbers == whole[after:]
     assert pages.numbers("turn_1") == whole
@@ -98,18 +104,45 @@ async def test_turns_are_stored_together(anyio_backend: str) -> None:
 @pytest.mark.parametrize("refusals", [1, 3])
 async def test_packets_that_are_refused_are_stored_later(refusals: int) -> None:
     pages = Pages(refusals)
-    packets, bus = journal(pages)
+    packets, _ = journal(pages)
     packets.start()
     packets.open("user_ann", "turn_1")
     packets.append("turn_1", TextPacket(text="x"))
-    await packets.close_turn("turn_1")
-    assert not bus.is_live("turn_1")
-    assert pages.entries == []
     async with asyncio.timeout(5):
         await pages.written.wait()
     assert pages.numbers("turn_1") == [1]
     await packets.close()
     assert pages.numbers("turn_1") == [1]
+
+
+async def test_a_turn_whose_end_is_refused_goes_on_and_keeps_its_packets() -> None:
+    pages = Pages(refusals=1)
+    packets, bus = journal(pages)
+    packets.open("user_ann", "turn_1")
+    packets.append("turn_1", TextPacket(text="x"))
+    follower = asyncio.create_task(followed(bus, "turn_1", 0))
+    with pytest.raises(StoreFailed):
+        await ended(packets, pages)
+    assert bus.is_live("turn_1")
+    packets.append("turn_1", TextPacket(text="not saved yet"))
+    await ended(packets, pages)
+    assert not bus.is_live("turn_1")
+    assert await follower == [1, 2, 3]
+    assert pages.numbers("turn_1") == [1, 2, 3]
+    await packets.flush()
+    assert pages.numbers("turn_1") == [1, 2, 3]
+
+
+async def test_what_is_being_stored_is_not_stored_again_with_the_end() -> None:
+    pages = Pages()
+    packets, _ = journal(pages)
+    packets.open("user_ann", "turn_1")
+    packets.append("turn_1", TextPacket(text="x"))
+    flushing = asyncio.create_task(packets.flush())
+    await asyncio.sleep(0)
+    await ended(packets, pages)
+    await flushing
+    assert pages.numbers("turn_1") == [1, 2]
 
 
 async def test_a_turn_that_never_began_leaves_nothing() -> None:
@@ -134,6 +167,8 @@ async def test_nothing_more_is_said_of_a_turn_that_another_process_has_taken_ove
     packets.append("turn_1", TextPacket(text="dropped"))
     await packets.flush()
     packets.append("turn_1", TextPacket(text="too late"))
-    await packets.close_turn("turn_1")
+    with pytest.raises(LeaseLost):
+        await ended(packets, pages)
+    packets.abandon("turn_1")
     assert pages.numbers("turn_1") == [1]
     assert not bus.is_live("turn_1")

@@ -47,7 +47,7 @@ from lamella.core.access import (
 from lamella.core.errors import InvalidRequest, NotFound, PermissionDenied
 from lamella.core.knowledge import DOUBTFUL, ERASE, Shelf
 from lamella.core.records import Caller, NewJob, Page, PageQuery
-from lamella.storage.database import Rows, reads, writes
+from lamella.storage.database import Rows, reads, rows_changed, writes
 from lamella.storage.grants import Granting, change_of, find_grants, name_of, standings, write_grant
 from lamella.storage.jobs import enqueue_job, forget_jobs
 from lamella.storage.keys import forget_keys
@@ -173,7 +173,7 @@ class AccessRows(Rows):
         """
         values = {"summary": summary, "topics": tuple(topics), "described_by": DescribedBy.MODEL}
         free = update(bases).where(*owned_by(bases, caller, base_id), bases.c.described_by != DescribedBy.USER)
-        return connection.execute(free.values(**values, described_from=made_from, updated_at=at)).rowcount > 0
+        return rows_changed(connection, free.values(**values, described_from=made_from, updated_at=at)) > 0
 
     @reads
     def described_from(self, connection: Connection, caller: Caller, base_id: str) -> str | None:

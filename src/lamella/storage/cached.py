@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, select
 
 from lamella.core.caching import CacheEntry
-from lamella.storage.database import Transactions, reads, upsert, writes
+from lamella.storage.database import Transactions, notes, reads, upsert
 from lamella.storage.rows import record, values
 from lamella.storage.tables import cache_entries as entries
 
@@ -33,7 +33,7 @@ class SqlCacheEntries(Transactions):
             found += [record(CacheEntry, row) for row in connection.execute(query).mappings()]
         return found
 
-    @writes
+    @notes
     def keep(self, connection: Connection, kept: Sequence[CacheEntry], forgotten: Sequence[str], now: datetime) -> None:
         """See `CacheEntries`."""
         for first in range(0, len(forgotten), _CHUNK):

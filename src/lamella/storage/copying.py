@@ -43,6 +43,7 @@ from sqlalchemy.schema import AddConstraint, DropConstraint
 
 from lamella.core.errors import ConfigurationError, StoreFailed
 from lamella.storage.columns import POSTGRESQL, ColumnType, PackedBytes, PlainText
+from lamella.storage.database import rows_changed
 from lamella.storage.failures import failure
 from lamella.storage.migrate import HEAD, UNFINISHED, VERSION, is_index, schema_statements
 from lamella.storage.sqlite import check_references
@@ -274,8 +275,7 @@ class DatabaseCopy:
         """A table is copied whole, also one without rows."""
         with self._target.begin() as target:
             target.execute(delete(_copying).where(_copying.c.name == table.name, _copying.c.rows == 0))
-            changed = target.execute(update(_copying).where(_copying.c.name == table.name).values(whole=True))
-            if not changed.rowcount:
+            if not rows_changed(target, update(_copying).where(_copying.c.name == table.name).values(whole=True)):
                 row = {"name": table.name, "last": "[]", "rows": done.rows, "sum": str(done.sum), "whole": True}
                 target.execute(insert(_copying).values(row))
 

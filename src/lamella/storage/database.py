@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Column, Connection, Engine, QueuePool, Table, func, select
+from sqlalchemy import Column, Connection, Engine, QueuePool, Table, UpdateBase, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from lamella.core.errors import LeaseLost, StoreFailed
+from lamella.core.errors import LamellaError, LeaseLost, StoreFailed
 from lamella.core.ids import Ids
 from lamella.storage.failures import plain_errors
 from lamella.storage.tables import processes
 
-LATER = "later"
-"""The option of a statement whose outcome nobody reads: on PostgreSQL it is sent with the next one."""
+COUNTED = "counted"
+"""The option of a statement that changes rows and whose number is asked for: on PostgreSQL it is sent at once."""
 
 ParamsT = ParamSpec("ParamsT")
 ResultT = TypeVar("ResultT")
@@ -53,12 +53,20 @@ def _fenced(process_id: str, work: Callable[[Connection], ResultT], connection: 
     if connection.dialect.name == "postgresql":
         stalled = func.set_config("idle_in_transaction_session_timeout", _STALLED, True)
         row = row.add_columns(stalled).with_for_update(read=True, key_share=True)
-    if connection.execute(row).first() is None:
-        raise LeaseLost(
-            "Another process has taken over what this one was doing.",
-            hint="Nothing is lost: send the request again, and it goes there.",
-        )
-    return work(connection)
+    asked = connection.execute(row)  # it is looked at last, so that it is sent with what the work asks first
+    lost = LeaseLost(
+        "Another process has taken over what this one was doing.",
+        hint="Nothing is lost: send the request again, and it goes there.",
+    )
+    try:
+        found = work(connection)
+    except LamellaError:
+        if asked.first() is None:
+            raise lost from None
+        raise
+    if asked.first() is None:
+        raise lost
+    return found
 
 
 def _lives(process_id: str, connection: Connection) -> bool:
@@ -103,6 +111,14 @@ class Database:
                 fence.lost.set()
             raise
 
+    async def note(self, work: Callable[[Connection], ResultT]) -> ResultT:
+        """As `write`, for what reads nothing, may be done twice, and is no other process's to do: it has no fence.
+
+        On PostgreSQL it costs one round trip, and contradicts no other transaction.
+        """
+        self._check_open()
+        return await self._note_with(work)
+
     async def check_writable(self) -> None:
         """Raises `StoreFailed` if no transaction that writes can begin. Nothing is written."""
         await self.write(lambda connection: connection.execute(select(1)).scalar_one())
@@ -126,6 +142,9 @@ class Database:
 
     async def _write_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
         return await in_thread(self._writers, self._writing, work)
+
+    async def _note_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
+        return await self._write_with(work)
 
     def _reading(self, work: Callable[[Connection], ResultT]) -> ResultT:
         self._check_open()
@@ -198,6 +217,18 @@ def writes(
     return write
 
 
+def notes(
+    verb: Callable[Concatenate[OwnerT, Connection, ParamsT], ResultT],
+) -> Callable[Concatenate[OwnerT, ParamsT], Coroutine[Any, Any, ResultT]]:
+    """Make a verb of a function that writes what may be written twice, see `Database.note`."""
+
+    @wraps(verb)
+    async def note(self: OwnerT, /, *args: ParamsT.args, **kwargs: ParamsT.kwargs) -> ResultT:
+        return await self._database.note(partial(_called, verb, self, args, kwargs))
+
+    return note
+
+
 def _called(
     verb: Callable[..., ResultT],
     subject: Transactions,
@@ -206,6 +237,11 @@ def _called(
     connection: Connection,
 ) -> ResultT:
     return verb(subject, connection, *args, **kwargs)
+
+
+def rows_changed(connection: Connection, statement: UpdateBase) -> int:
+    """The number of rows that a statement changed or removed. Only it asks for that: others may be sent later."""
+    return connection.execute(statement, execution_options={COUNTED: True}).rowcount
 
 
 def insert_missing(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -52,7 +52,7 @@ from lamella.storage.conversations.packets import stored_lines
 from lamella.storage.conversations.paths import find_turn
 from lamella.storage.conversations.requests import all_requests
 from lamella.storage.database import Rows, reads, writes
-from lamella.storage.grants import bases_of_requests, bases_of_turn, notice_without_text
+from lamella.storage.grants import ask_bases_of_turn, bases_of_requests, notice_without_text
 from lamella.storage.recall.sources import forget_source
 from lamella.storage.rows import Row, owned_by, record, values
 from lamella.storage.tables import (
@@ -175,7 +175,7 @@ def _unlabelled(segment: StoredSegment) -> StoredSegment:
 
 def _erase_turn(connection: Connection, caller: Caller, turn_id: str, base_id: str) -> None:
     """Erase the packets and the messages of a turn of which anything was made from a base."""
-    if base_id not in bases_of_turn(connection, caller, turn_id):
+    if base_id not in ask_bases_of_turn(connection, caller, turn_id)():
         return
     _erase_packets(connection, caller, turn_id, base_id)
     for table, which in ((turns, turns.c.id), (runs, runs.c.turn_id)):

@@ -6,7 +6,7 @@ What was made of a base is held back from a reader who may not read all of it an
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -52,17 +52,19 @@ def standings(connection: Connection, caller: Caller, base_ids: Sequence[str]) -
     user_id = caller.user_id
     # A word that no role or level has is no error here: `level_of` takes it for `none`.
     role, level = (type_coerce(column, String).label(column.name) for column in (users.c.role, grants.c.level))
-    asker = connection.execute(select(role, users.c.disabled).where(users.c.id == user_id)).first()
     owned = select(knowledge_bases.c.id, knowledge_bases.c.owner).where(knowledge_bases.c.id.in_(base_ids))
-    owners = {row.id: row.owner for row in connection.execute(owned)}
     owned_by = select(grants.c.knowledge_base_id, level).where(grants.c.knowledge_base_id.in_(base_ids))
     own = owned_by.where(grants.c.subject_kind == "user", grants.c.subject_id == user_id)
-    direct = {row.knowledge_base_id: row.level for row in connection.execute(own)}
     of_groups = owned_by.join(group_members, group_members.c.group_id == grants.c.subject_id).where(
         grants.c.subject_kind == "group", group_members.c.owner == user_id
     )
+    asked = connection.execute(select(role, users.c.disabled).where(users.c.id == user_id))
+    all_asked = [connection.execute(query) for query in (owned, own, of_groups)]
+    asker, (owned_rows, own_rows, group_rows) = asked.first(), all_asked
+    owners = {row.id: row.owner for row in owned_rows}
+    direct = {row.knowledge_base_id: row.level for row in own_rows}
     by_group: defaultdict[str, list[str]] = defaultdict(list)
-    for row in connection.execute(of_groups):
+    for row in group_rows:
         by_group[row.knowledge_base_id].append(row.level)
     return {
         base_id: AccessFacts(
@@ -314,19 +316,20 @@ def bases_to_quote(connection: Connection, caller: Caller, conversation_id: str)
     return tuple(sorted(held - closed_bases(connection, caller, held)))
 
 
-def closed_turn(connection: Connection, caller: Caller, turn_id: str) -> frozenset[str]:
-    """The bases of which anything of a turn was made and that the caller may not read in full any more."""
-    return closed_bases(connection, caller, bases_of_turn(connection, caller, turn_id))
-
-
-def bases_of_turn(connection: Connection, caller: Caller, turn_id: str) -> frozenset[str]:
-    """The bases that a turn was made from: what was answered, found, or read for its answer."""
+def ask_bases_of_turn(connection: Connection, caller: Caller, turn_id: str) -> Callable[[], frozenset[str]]:
+    """Asks for the bases that a turn was made from: what was answered, found, or read for its answer."""
     its = (messages.c.turn_id == turn_id, messages.c.owner == caller.user_id, messages.c.seq > 0)
     sent = (requests.c.turn_id == turn_id, requests.c.owner == caller.user_id, requests.c.purpose == "chat")
-    held = {base for of in connection.execute(select(requests.c.made_from).where(*sent)).scalars() for base in of}
-    for made_from, results in connection.execute(select(messages.c.made_from, messages.c.results).where(*its)):
-        held.update(made_from, *(bases_of(result) for result in results if isinstance(result, ToolResult)))
-    return frozenset(held)
+    of_requests = connection.execute(select(requests.c.made_from).where(*sent)).scalars()
+    of_steps = connection.execute(select(messages.c.made_from, messages.c.results).where(*its))
+
+    def found() -> frozenset[str]:
+        held = {base for of in of_requests for base in of}
+        for made_from, results in of_steps:
+            held.update(made_from, *(bases_of(result) for result in results if isinstance(result, ToolResult)))
+        return frozenset(held)
+
+    return found
 
 
 def bases_of_requests(connection: Connection, caller: Caller, turn_id: str) -> Mapping[str, RequestBases]:

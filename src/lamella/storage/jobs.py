@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Executable,
     RowMapping,
     Select,
     and_,
@@ -26,7 +27,7 @@ from sqlalchemy import (
 
 from lamella.core.errors import LeaseLost
 from lamella.core.records import Caller, Job, JobStatus, NewJob
-from lamella.storage.database import Rows, insert_missing, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, rows_changed, writes
 from lamella.storage.rows import record, values
 from lamella.storage.tables import jobs
 
@@ -77,6 +78,23 @@ def _due(busy: int, *, of_one: bool) -> Select[tuple[str]]:
         .with_for_update(skip_locked=True, of=jobs)
     )
     return due.where(jobs.c.id == bindparam("only", type_=jobs.c.id.type)) if of_one else due
+
+
+@cache
+def _leasing(busy: int, *, of_one: bool) -> Executable:
+    """Leases the job that is due. One statement, since a worker asks after each job."""
+    status = literal_column(f"'{JobStatus.RUNNING}'", jobs.c.status.type)
+    leased: dict[str, Any] = {
+        "status": status,
+        "due_at": bindparam("leased_until", type_=jobs.c.due_at.type),
+        "asked_at": bindparam("leased_at", type_=jobs.c.asked_at.type),
+        "token": jobs.c.token + 1,
+        "attempts": jobs.c.attempts + 1,
+        "again": False,
+        "process_id": bindparam("leased_to", type_=jobs.c.process_id.type),
+    }
+    due = _due(busy, of_one=of_one).scalar_subquery()
+    return update(jobs).where(jobs.c.id == due).values(**leased).returning(*_JOB)
 
 
 def check_lease(connection: Connection, job: Job) -> None:
@@ -158,25 +176,14 @@ class JobRows(Rows):
         asked: dict[str, Any] = {"kinds": kinds, "moment": now, "only": only}
         for at, (kind, owner) in enumerate(busy):
             asked |= {f"kind_{at}": kind, f"owner_{at}": owner}
-        due = _due(len(busy), of_one=only is not None)
-        job_id = connection.execute(due, asked).scalar_one_or_none()
-        if job_id is None:
-            return None
-        leased = (
-            update(jobs)
-            .where(jobs.c.id == job_id)
-            .values(
-                status=JobStatus.RUNNING,
-                due_at=_lease_end(now, lease_seconds),
-                asked_at=now,
-                token=jobs.c.token + 1,
-                attempts=jobs.c.attempts + 1,
-                again=False,
-                process_id=self._database.process_id,
-            )
-            .returning(*_JOB)
-        )
-        return _job_of(connection.execute(leased).mappings().one())
+        asked |= {
+            "leased_until": _lease_end(now, lease_seconds),
+            "leased_at": now,
+            "leased_to": self._database.process_id,
+        }
+        leasing = _leasing(len(busy), of_one=only is not None)
+        row = connection.execute(leasing, asked).mappings().one_or_none()
+        return None if row is None else _job_of(row)
 
     @writes
     def clock_set_back(self, connection: Connection, now: datetime, reached: datetime | None) -> int:
@@ -187,7 +194,7 @@ class JobRows(Rows):
         stranded = update(jobs).where(waits, jobs.c.asked_at > now, jobs.c.due_at > now)
         if reached is not None:
             stranded = stranded.where(jobs.c.asked_at <= reached)
-        return connection.execute(stranded.values(due_at=now, asked_at=now)).rowcount
+        return rows_changed(connection, stranded.values(due_at=now, asked_at=now))
 
     @reads
     def next_due(self, connection: Connection, kinds: Sequence[str]) -> datetime | None:
@@ -204,7 +211,7 @@ class JobRows(Rows):
         """
         held = jobs.c.status == literal_column(f"'{JobStatus.RUNNING}'")  # as the index of running jobs says it
         waits = {"status": JobStatus.WAITING, "due_at": now, "asked_at": now}
-        return connection.execute(update(jobs).where(held).values(**waits)).rowcount
+        return rows_changed(connection, update(jobs).where(held).values(**waits))
 
     @writes
     def renew(self, connection: Connection, job: Job, now: datetime, lease_seconds: float) -> None:
@@ -234,8 +241,7 @@ class JobRows(Rows):
 
     def _change(self, connection: Connection, job: Job, changed: Mapping[str, Any]) -> None:
         """Change a job that is still held."""
-        result = connection.execute(update(jobs).where(*_held(job)).values(**changed))
-        if result.rowcount == 0:
+        if not rows_changed(connection, update(jobs).where(*_held(job)).values(**changed)):
             raise _lost(job)
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, literal, or_, se
 
 from lamella.core.errors import IdempotencyMismatch
 from lamella.core.records import Caller
-from lamella.storage.database import Rows, insert_missing, writes
+from lamella.storage.database import Rows, insert_missing, rows_changed, writes
 from lamella.storage.tables import idempotency_keys as keys
 from lamella.storage.tables import notices, queued_messages, turns
 
@@ -98,4 +98,4 @@ class KeyRows(Rows):
     @writes
     def forget_expired_keys(self, connection: Connection, now: datetime) -> int:
         """Forget everybody's keys whose time is over; gives how many."""
-        return connection.execute(delete(keys).where(_expired(now))).rowcount
+        return rows_changed(connection, delete(keys).where(_expired(now)))

@@ -1,7 +1,11 @@
-"""A connection of psycopg that sends what nobody waits for together with what somebody waits for.
+"""A connection of psycopg that sends statements together: a statement waits here until somebody looks at an answer.
 
-`BEGIN` and rows to insert need no answer before the next statement. They wait in this process, and go to the server
-with the statement after them, or with `COMMIT`: five statements of a transaction may be two round trips.
+A statement that changes rows needs no answer at once, and rows that are asked for are needed when they are looked at.
+So both wait in this process, in order, and go to the server together, in one round trip:
+
+    a = execute(SELECT …)    b = execute(SELECT …)    execute(UPDATE …)      nothing is sent
+    a.all()                  BEGIN, SELECT, SELECT, UPDATE are sent           one round trip
+    commit()                 COMMIT is sent, with what waits                  one more
 
 A transaction that writes asks for its id as it begins. If the connection is lost during `COMMIT`, the server is asked
 by this id whether the transaction happened.
@@ -12,20 +16,35 @@ This module needs psycopg: `storage.postgresql` imports it once a database of Po
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 
 from psycopg import Connection, Cursor, Error, OperationalError
 from psycopg.abc import Params
-from psycopg.generators import fetch_many
 from psycopg.pq import ConnStatus, TransactionStatus
 
-_IDLE = TransactionStatus.IDLE
 _TRANSACTION_ID = "SELECT pg_current_xact_id()::text"
+
+Description = Sequence[Any]
+"""What DB-API tells of the columns of rows."""
 
 
 class PipelinedCursor(Cursor[Any]):
-    """Sends what waits in its connection along with its own statement."""
+    """Sends what waits in its connection along with its own statement. `waits`: its own statement waits too."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self.waits = False
+        self._expected: Description | None = None
+
+    def later(self, query: Any, params: Any, expected: Description | None = None, *, many: bool = False) -> None:
+        """Run a statement when an answer is looked at. `expected` describes its rows; None: it gives no rows.
+
+        With `many` it is run once for each of `params`.
+        """
+        assert isinstance(self.connection, PipelinedConnection)
+        self.waits, self._expected = True, expected
+        self.connection.later(_Waiting(self, query, params, many))
 
     def execute(self, query: Any, params: Params | None = None, **given: Any) -> PipelinedCursor:
         """As psycopg's."""
@@ -33,21 +52,74 @@ class PipelinedCursor(Cursor[Any]):
         if not isinstance(connection, PipelinedConnection) or not connection.waits:
             super().execute(query, params, **given)
             return self
-        with connection.together():
+        with connection.sending():
             super().execute(query, params, **given)
         return self
-
-    def copy(self, *args: Any, **given: Any) -> Any:
-        """As psycopg's."""
-        self.connection.flush()  # type: ignore[attr-defined]
-        return super().copy(*args, **given)
 
     def executemany(self, query: Any, params_seq: Iterable[Params], *, returning: bool = False) -> None:
         """As psycopg's."""
         connection = self.connection
         assert isinstance(connection, PipelinedConnection)
-        with connection.together():
+        with connection.sending():
             super().executemany(query, params_seq, returning=returning)
+
+    def copy(self, *args: Any, **given: Any) -> Any:
+        """As psycopg's."""
+        if isinstance(self.connection, PipelinedConnection):
+            self.connection.flush()
+        return super().copy(*args, **given)
+
+    @property
+    def description(self) -> Any:
+        """As psycopg's; while the statement waits, what is expected."""
+        return self._expected if self.waits else super().description
+
+    @property
+    def rowcount(self) -> int:
+        """As psycopg's. While the statement waits it is not known: -1."""
+        return -1 if self.waits else super().rowcount
+
+    def fetchone(self) -> Any:
+        """As psycopg's."""
+        self._send()
+        return super().fetchone()
+
+    def fetchmany(self, size: int = 0) -> list[Any]:
+        """As psycopg's."""
+        self._send()
+        return super().fetchmany(size)
+
+    def fetchall(self) -> list[Any]:
+        """As psycopg's."""
+        self._send()
+        return super().fetchall()
+
+    def __iter__(self) -> PipelinedCursor:
+        self._send()
+        return self
+
+    def close(self) -> None:
+        """As psycopg's. A statement that waits is run in any case."""
+        if not self.waits:
+            super().close()
+
+    def _send(self) -> None:
+        if self.waits and isinstance(self.connection, PipelinedConnection):
+            self.connection.flush()
+
+
+class _Waiting(NamedTuple):
+    cursor: Cursor[Any]
+    query: Any
+    params: Any = None
+    many: bool = False
+
+    def send(self) -> None:
+        """Send it. The connection is in pipeline mode."""
+        if self.many:
+            Cursor.executemany(self.cursor, self.query, self.params)
+        else:
+            Cursor.execute(self.cursor, self.query, self.params)
 
 
 class PipelinedConnection(Connection[Any]):
@@ -56,10 +128,10 @@ class PipelinedConnection(Connection[Any]):
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
         self.cursor_factory = PipelinedCursor
-        self._waiting: list[tuple[Any, Sequence[Params] | None]] = []
+        self._waiting: list[_Waiting] = []
         self._begun = 0
         self._asks_id = False
-        self._id: Cursor[Any] | None = None
+        self._has_begun = False
         self._is_answered = True
         self.transaction_id: str | None = None
         """The id of the running or the last transaction, if it asked for one and the server has answered."""
@@ -67,89 +139,96 @@ class PipelinedConnection(Connection[Any]):
     @property
     def waits(self) -> bool:
         """Whether something is to be sent with the next statement."""
-        return bool(self._waiting) or self._asks_id
+        return bool(self._waiting) or not self._is_answered
 
     def begin(self, statements: Sequence[str], *, writes: bool) -> None:
         """Begin a transaction, with its first statements. One that writes asks for its id."""
-        with self._unless_lost():
-            self._take_answer()
-        self._waiting = [(statement, None) for statement in statements]
+        self._waiting = [_Waiting(Cursor(self), statement) for statement in statements]
         self._begun = len(statements)
         self._asks_id, self.transaction_id = writes, None
 
     def flush(self) -> None:
         """Send what waits, and take its answers."""
         if self.waits:
-            with self.together():
+            with self.sending():
                 pass
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Send what waits with the statements of the block, and take all answers at its end.
+    def later(self, waiting: _Waiting) -> None:
+        """A statement that is sent with the next one whose answer is looked at, or at the end."""
+        self._waiting.append(waiting)
 
-        The first error is raised. psycopg's own block would log a second one: it asks a lost connection for answers.
+    @contextmanager
+    def sending(self, *, ends: bool = False) -> Iterator[None]:
+        """Send what waits, then what the block runs, and take all answers. `ends`: the transaction ends with it.
+
+        Raises the first error: what was sent after it was not run. psycopg's own block would log a second one: it asks
+        a lost connection for answers.
         """
+        waiting, self._waiting = self._waiting, []
+        asked: Cursor[Any] | None = None
         first: Error | None = None
         try:
-            with self.pipeline():
+            with self.pipeline() as pipeline:
+                if not self._is_answered:
+                    pipeline.result_queue.extend((None, None))
+                    self._is_answered = True
+                self._has_begun |= bool(waiting)
                 try:
-                    self._send()
+                    for one in waiting:
+                        one.send()
+                    if self._asks_id and not ends:
+                        asked, self._asks_id = Cursor(self), False
+                        asked.execute(_TRANSACTION_ID)
                     yield
                 except Error as error:
                     first = error
         except Error as error:
             raise first or error from None
+        finally:
+            for one in waiting:
+                if isinstance(one.cursor, PipelinedCursor):
+                    one.cursor.waits = False
         if first is not None:
             raise first
-        if self._id is not None:
-            self.transaction_id = self._id.fetchall()[0][0]
-            self._id = None
-
-    def later(self, query: Any, params: Sequence[Params] | None) -> None:
-        """Run a statement, once for each of `params`, with the next one or at the end; nobody reads what it gives."""
-        self._waiting.append((query, params))
-
-    def _send(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for query, params in waiting:
-            if params is None:
-                self._plain(query)
-            else:
-                for each in params:
-                    self._plain(query, each)
-        if self._asks_id and self.transaction_id is None:
-            self._id = self._plain(_TRANSACTION_ID)
-        self._asks_id = False
-
-    def _plain(self, query: Any, params: Params | None = None) -> Cursor[Any]:
-        return Cursor[Any](self).execute(query, params)
+        if asked is not None:
+            self.transaction_id = asked.fetchall()[0][0]
 
     def commit(self) -> None:
         """Commit, with what waits. The id is known before `COMMIT` is sent."""
-        if self._has_only_begun():
+        if not self._has_begun and len(self._waiting) <= self._begun:
+            self._forget()
             return
         if self._asks_id:
             self.flush()
-        if self.waits:
-            with self.together():
-                self._plain("COMMIT")
-        else:
-            super().commit()
+        try:
+            if self.waits:
+                with self.sending(ends=True):
+                    Cursor(self).execute("COMMIT")
+            else:
+                super().commit()
+        except Error:
+            # What waited may have failed: then the transaction has not ended, and nobody else ends it.
+            with suppress(Error):
+                self.rollback()
+            raise
+        self._has_begun = False
 
     def rollback(self) -> None:
-        """Roll back. Nobody waits for the answer of a transaction that went well: it is read before the next one."""
-        if self._has_only_begun():
+        """Roll back. Nobody waits for the answer of a transaction that went well: it comes with the next one."""
+        has_begun = self._has_begun
+        self._forget()
+        if not has_begun:
             return
-        self._waiting.clear()
-        self._asks_id = False
         with self._unless_lost():
-            if self.pgconn.transaction_status == TransactionStatus.INTRANS and self._is_answered:
-                self.pgconn.send_query(b"ROLLBACK")
-                self._is_answered = False
-                if self.pgconn.flush() == 0:
-                    return
-            self._take_answer()
-            super().rollback()
+            if self.pgconn.transaction_status != TransactionStatus.INTRANS:
+                super().rollback()
+                return
+            self.pgconn.enter_pipeline_mode()
+            self.pgconn.send_query_params(b"ROLLBACK", None)
+            self.pgconn.pipeline_sync()
+            self._is_answered = False
+            if self.pgconn.flush() != 0:
+                self.flush()
 
     @contextmanager
     def _unless_lost(self) -> Iterator[None]:
@@ -160,20 +239,6 @@ class PipelinedConnection(Connection[Any]):
             if self.pgconn.status != ConnStatus.BAD:
                 raise
 
-    def _has_only_begun(self) -> bool:
-        """Whether the server knows nothing of the transaction; it is forgotten then."""
-        if not self._is_answered or self.pgconn.transaction_status != _IDLE:
-            return False
-        if len(self._waiting) > self._begun:
-            return False
+    def _forget(self) -> None:
         self._waiting.clear()
-        self._asks_id = False
-        return True
-
-    def _take_answer(self) -> None:
-        """Read the answer to the last `ROLLBACK`."""
-        if self._is_answered:
-            return
-        self._is_answered = True
-        with self.lock:
-            self.wait(fetch_many(self.pgconn))
+        self._asks_id = self._has_begun = False

@@ -27,9 +27,10 @@ import structlog
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.util import LRUCache
 
 from lamella.core.errors import ConfigurationError, StoreFailed
-from lamella.storage.database import LATER, Database, in_thread
+from lamella.storage.database import COUNTED, Database, in_thread
 from lamella.storage.failures import failure, plain_errors
 from lamella.storage.tables import metadata
 
@@ -65,6 +66,9 @@ _LOST = ("57P01", "57P02", "57P03", "25006")
 OLDEST = 160_000
 """The first server that is supported: 16."""
 
+_STATEMENTS = 1_000
+"""Compiled statements that are kept, and those whose columns are known."""
+
 _CONNECTING: Mapping[str, Any] = {
     "application_name": "lamella",
     "connect_timeout": 5,
@@ -89,6 +93,9 @@ ALONE = ("SET LOCAL lock_timeout = '2s'", "LOCK TABLE deployment IN EXCLUSIVE MO
 
 _IS_ALONE = "alone"
 """The option of a connection whose next transaction runs alone."""
+
+_NOTES = "notes"
+"""The option of a connection whose transaction may be done twice."""
 
 ResultT = TypeVar("ResultT")
 
@@ -125,7 +132,7 @@ def postgres_engine(url: URL, begin: str = SERIALIZABLE, size: int = WRITERS) ->
         pool_timeout=30,
         use_native_hstore=False,
         connect_args={**given, "prepare_threshold": None, "autocommit": True},
-        query_cache_size=1_000,
+        query_cache_size=_STATEMENTS,
     )
 
     def connecting(_dialect: Any, _entry: Any, args: tuple[Any, ...], options: dict[str, Any]) -> DBAPIConnection:
@@ -133,14 +140,18 @@ def postgres_engine(url: URL, begin: str = SERIALIZABLE, size: int = WRITERS) ->
         return connection
 
     def begun(connection: Connection) -> None:
+        options = connection.get_execution_options()
+        begins = COMMITTED if options.get(_NOTES) else begin
         locks: tuple[str, ...] = ()
-        if begin == SERIALIZABLE:
-            locks = ALONE if connection.get_execution_options().get(_IS_ALONE) else TOGETHER
-        _driver(connection).begin((begin, *locks), writes=begin != ONE_STATE)
+        if begins == SERIALIZABLE:
+            locks = ALONE if options.get(_IS_ALONE) else TOGETHER
+        _driver(connection).begin((begins, *locks), writes=begins == SERIALIZABLE)
 
+    deferring = _Deferring()
     event.listen(engine, "do_connect", connecting)
     event.listen(engine, "begin", begun)
-    event.listen(engine, "do_execute", _kept_for_later)
+    event.listen(engine, "do_execute", deferring.execute)
+    event.listen(engine, "do_executemany", deferring.execute_many)
     return engine
 
 
@@ -149,17 +160,45 @@ def _driver(connection: Connection) -> Any:
     return connection.connection.dbapi_connection
 
 
-def _kept_for_later(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-    """SQLAlchemy's hook: a statement whose outcome nobody reads is sent with the next one.
+class _Deferring:
+    """Lets statements wait until their answers are looked at, see `storage.pipelined`.
 
-    A cursor of the server, which has a name, needs a transaction that has begun there.
+    SQLAlchemy asks for the columns of rows at once. So a statement that gives rows waits only if the same one ran
+    before; until then nobody knows its columns.
     """
-    if hasattr(cursor, "name"):
-        cursor.connection.flush()
-    if not context.execution_options.get(LATER):
+
+    def __init__(self) -> None:
+        self._columns: LRUCache[str, Any] = LRUCache(_STATEMENTS)
+
+    def execute(self, cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+        """SQLAlchemy's hook: whether the statement waits, or has run."""
+        if hasattr(cursor, "name"):  # a cursor of the server needs a transaction that has begun there
+            cursor.connection.flush()
+            return False
+        if _gives_nothing(context):
+            cursor.later(statement, parameters)
+            return True
+        if (columns := self._columns.get(statement)) is not None:
+            cursor.later(statement, parameters, columns)
+            return True
+        cursor.execute(statement, parameters)
+        if context.compiled is not None and cursor.description is not None:
+            self._columns[statement] = cursor.description
+        return True
+
+    def execute_many(self, cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+        """As `execute`, for several rows."""
+        if _gives_nothing(context):
+            cursor.later(statement, parameters, many=True)
+            return True
         return False
-    cursor.connection.later(statement, (parameters,))
-    return True
+
+
+def _gives_nothing(context: Any) -> bool:
+    """Whether a statement changes rows and gives none, and nobody asks how many there were."""
+    if not (context.isinsert or context.isupdate or context.isdelete) or context.execution_options.get(COUNTED):
+        return False
+    return not context.compiled.effective_returning
 
 
 def check_server(connection: Connection) -> None:
@@ -327,6 +366,9 @@ class PostgresDatabase(Database):
     async def _write_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
         return await self._reached(self._writers, Attempt(self._write, work, writes=True))
 
+    async def _note_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
+        return await self._reached(self._writers, Attempt(self._write, work, writes=True, notes=True))
+
     async def check_writable(self) -> None:
         """See `Database.check_writable`. It waits for no server: a balancer asks for what is now."""
         attempt = Attempt(self._write, lambda connection: connection.execute(select(1)).scalar_one(), writes=True)
@@ -340,6 +382,7 @@ class PostgresDatabase(Database):
 
     def _vacuum(self) -> None:
         with plain_errors(), closing(self._write.raw_connection()) as connection, closing(connection.cursor()) as made:
+            made.connection.flush()  # a vacuum is sent alone
             for table in metadata.sorted_tables:
                 made.execute(f'VACUUM "{table.name}"')
 
@@ -396,12 +439,18 @@ class ServerAway(Exception):
 
 
 class Attempt(Generic[ResultT]):
-    """A transaction that is run until it is surely done. It runs again whole if it was undone."""
+    """A transaction that is run until it is surely done. It runs again whole if it was undone.
 
-    def __init__(self, engine: Engine, work: Callable[[Connection], ResultT], *, writes: bool) -> None:
+    One that `notes` something may be done twice: nobody asks what became of it.
+    """
+
+    def __init__(
+        self, engine: Engine, work: Callable[[Connection], ResultT], *, writes: bool, notes: bool = False
+    ) -> None:
         self._engine = engine
         self._work = work
         self._writes = writes
+        self._notes = notes
         self._found: list[ResultT] = []
         self._unknown: str | None = None
 
@@ -462,9 +511,10 @@ class Attempt(Generic[ResultT]):
 
     def _connected(self) -> Connection:
         try:
-            return self._engine.connect()
+            connection = self._engine.connect()
         except DBAPIError as error:
             raise ServerAway(error, was_connected=False) from error
+        return connection.execution_options(**{_NOTES: True}) if self._notes else connection
 
     def _was_committed(self, id: str) -> bool:
         """What became of a transaction. Raises `ServerAway` while the server does not know it either.

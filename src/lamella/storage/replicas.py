@@ -16,6 +16,7 @@ One process at a time holds a conversation. Three serializable transactions keep
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, insert, select, union, update
@@ -24,7 +25,7 @@ from lamella.core.errors import NotFound
 from lamella.core.messages import TurnStatus
 from lamella.core.records import JobStatus, QueueStatus
 from lamella.core.replicas import Hold, Inherited, Look, Signal, SignalKind
-from lamella.storage.database import Rows, insert_missing, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, rows_changed, writes
 from lamella.storage.tables import conversations, jobs, processes, queued_messages, signals, turns
 from lamella.storage.tables import held_conversations as held
 from lamella.storage.tables import process_beats as beats
@@ -55,12 +56,18 @@ def _take(connection: Connection, process_id: str, conversation_id: str) -> None
     insert_missing(connection, held, [row])
 
 
-def tell_of_row(connection: Connection, id: str, process_id: str, owner: str, conversation_id: str) -> None:
-    """A row was added to a queue: the process takes the conversation if it is free, else signals the one that holds
-    it. `id` names the signal.
-    """
+def ask_holder(connection: Connection, conversation_id: str) -> Callable[[], str | None]:
+    """Asks for the process that holds a conversation."""
     query = select(held.c.process_id).where(held.c.conversation_id == conversation_id)
-    holder = connection.execute(query).scalar_one_or_none()
+    return connection.execute(query).scalar_one_or_none
+
+
+def tell_of_row(
+    connection: Connection, id: str, process_id: str, owner: str, conversation_id: str, holder: str | None
+) -> None:
+    """A row was added to a queue: the process takes the conversation if it is free, else signals its `holder`. `id`
+    names the signal.
+    """
     if holder is None:
         _take(connection, process_id, conversation_id)
     elif holder != process_id:
@@ -93,16 +100,16 @@ class ReplicaRows(Rows):
     def beat(self, connection: Connection, process_id: str) -> bool:
         """Give a sign of life; False if others have given this process up."""
         own = beats.c.process_id == process_id
-        return connection.execute(update(beats).where(own).values(beat=beats.c.beat + 1)).rowcount == 1
+        return rows_changed(connection, update(beats).where(own).values(beat=beats.c.beat + 1)) == 1
 
     @reads
     def look(self, connection: Connection, process_id: str) -> Look:
         """The beats of the other processes, and whether there is something to do."""
         orphan = select(held.c.conversation_id).where(held.c.process_id.not_in(_LIVE))
-        rows = connection.execute(select(beats).where(beats.c.process_id != process_id)).all()
+        others = connection.execute(select(beats).where(beats.c.process_id != process_id))
         query = select(exists().where(signals.c.process_id == process_id), orphan.exists())
         has_signals, has_orphans = connection.execute(query).one()
-        return Look({row.process_id: row.beat for row in rows}, bool(has_signals), bool(has_orphans))
+        return Look({row.process_id: row.beat for row in others}, bool(has_signals), bool(has_orphans))
 
     @writes
     def end(self, connection: Connection, process_id: str, beat: int | None = None) -> bool:
@@ -113,7 +120,7 @@ class ReplicaRows(Rows):
         this = processes.c.id == process_id
         if beat is not None:
             this &= exists().where(beats.c.process_id == process_id, beats.c.beat == beat)
-        return connection.execute(delete(processes).where(this)).rowcount == 1
+        return rows_changed(connection, delete(processes).where(this)) == 1
 
     @writes
     def inherit(
@@ -168,16 +175,16 @@ class ReplicaRows(Rows):
         """Hold a conversation no more, unless something waits or a turn runs; whether something is left to do."""
         runs = exists().where(conversations.c.id == conversation_id, conversations.c.running_turn.is_not(None))
         mine = (held.c.conversation_id == conversation_id, held.c.process_id == process_id)
-        gone = delete(held).where(*mine, ~_waiting(conversation_id), ~runs)
-        if connection.execute(gone).rowcount == 1:
-            return False
-        return connection.execute(select(held.c.process_id).where(*mine)).first() is not None
+        gone = connection.execute(
+            delete(held).where(*mine, ~_waiting(conversation_id), ~runs).returning(held.c.process_id)
+        )
+        kept = connection.execute(select(held.c.process_id).where(*mine))
+        return gone.first() is None and kept.first() is not None
 
     @writes
     def signal(self, connection: Connection, process_id: str, signal: Signal) -> str | None:
         """Signal the process that holds a conversation, if it is another one; gives its id, to ring it."""
-        query = select(held.c.process_id).where(held.c.conversation_id == signal.conversation_id)
-        holder: str | None = connection.execute(query).scalar_one_or_none()
+        holder = ask_holder(connection, signal.conversation_id)()
         if holder is None or holder == process_id:
             return None
         _signal(connection, self._ids.new("signal"), holder, signal)

@@ -73,11 +73,24 @@ def find_row(
 
     `lock` keeps other writers away from it until the transaction ends.
     """
+    return ask_row(connection, table, caller, id, noun, lock=lock)()
+
+
+def ask_row(
+    connection: Connection, table: Table, caller: Caller, id: str, noun: str, *, lock: bool = False
+) -> Callable[[], RowMapping]:
+    """Asks for the caller's row. What it gives is called for the answer, after other rows are asked for: PostgreSQL is
+    asked for all of them at once.
+    """
     query = select(table).where(*owned_by(table, caller, id))
-    row = connection.execute(query.with_for_update() if lock else query).mappings().first()
-    if row is None:
-        raise NotFound(f"There is no {noun} {id}.", param=f"{noun.rpartition(' ')[2]}_id")
-    return row
+    asked = connection.execute(query.with_for_update() if lock else query).mappings()
+
+    def found() -> RowMapping:
+        if (row := asked.first()) is None:
+            raise NotFound(f"There is no {noun} {id}.", param=f"{noun.rpartition(' ')[2]}_id")
+        return row
+
+    return found
 
 
 def page_rows(

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import msgspec
@@ -29,7 +30,7 @@ FLUSH_SECONDS = 0.25
 
 @dataclass(slots=True)
 class TurnLog:
-    """The packets of one turn that are not stored yet. `fence` is that of the turn."""
+    """The packets of one turn that are not stored yet. `fence` is that of the turn, which `ends` with its last ones."""
 
     owner: str
     turn_id: str
@@ -37,7 +38,7 @@ class TurnLog:
     n: int = 0
     first: int = 1
     lines: list[bytes] = field(default_factory=list)
-    closed: bool = False
+    ends: bool = False
 
 
 class Journal:
@@ -90,35 +91,46 @@ class Journal:
         if turn is None or (turn.fence is not None and turn.fence.lost.is_set()):
             return
         turn.n += 1
-        data = encode_packet(msgspec.structs.replace(packet, n=turn.n, turn_id=turn_id))
+        data = _numbered(turn, turn.n, packet)
         turn.lines.append(data)
         self._bus.publish(turn_id, turn.n, data)
         self._dirty.set()
 
-    async def close_turn(self, turn_id: str) -> None:
-        """Store the turn's last packets, then end its stream. Packets that can't be stored wait for the next flush."""
-        if (turn := self._logs.get(turn_id)) is not None:  # else another process has taken it over
-            turn.closed = True
+    @asynccontextmanager
+    async def ending(self, turn_id: str, last: Sequence[Packet]) -> AsyncIterator[JournalEntry]:
+        """The packets of a turn that are not stored yet and its last ones, which the block stores with the turn's end.
+
+        Its followers get the last ones after the block, and its stream ends. If the block raises, nothing has ended.
+        Raises `LeaseLost` if another process has taken the turn over.
+        """
+        if (turn := self._logs.get(turn_id)) is None:
+            raise LeaseLost("Another process has taken over this turn.")
+        async with self._flushing:  # what is being stored is stored first
+            turn.ends = True
+        made = [_numbered(turn, n, packet) for n, packet in enumerate(last, start=turn.n + 1)]
+        lines = [*turn.lines, *made]
         try:
-            await self.flush()
-        except StoreFailed as error:
-            log.error("a turn's last packets could not be stored; trying again", turn_id=turn_id, error=error.message)
+            yield JournalEntry(turn.owner, turn_id, turn.first, turn.first + len(lines) - 1, b"\n".join(lines))
+        except BaseException:
+            turn.ends = False
             self._dirty.set()
-        finally:
-            self._bus.close(turn_id)
+            raise
+        for n, data in enumerate(made, start=turn.n + 1):
+            self._bus.publish(turn_id, n, data)
+        self.abandon(turn_id)
 
     def abandon(self, turn_id: str) -> None:
-        """The turn never began, or another process has it: nothing more of it is stored."""
+        """The turn never began, has ended, or another process has it: nothing more of it is stored."""
         self._logs.pop(turn_id, None)
         self._bus.close(turn_id)
 
     async def flush(self) -> None:
         """Store all packets that are waiting, in one transaction; on failure they stay for the next time.
 
-        Those of turns that another process has taken over are dropped.
+        Those of turns that end are stored by them, and those of turns that another process has taken over are dropped.
         """
         async with self._flushing:
-            waiting = [turn for turn in self._logs.values() if turn.lines]
+            waiting = [turn for turn in self._logs.values() if turn.lines and not turn.ends]
             for fence in dict.fromkeys(turn.fence for turn in waiting):
                 await self._flush([turn for turn in waiting if turn.fence is fence], fence)
 
@@ -140,8 +152,6 @@ class Journal:
         for turn, count, first in taken:
             del turn.lines[:count]
             turn.first = first + count
-            if turn.closed and not turn.lines:
-                self._logs.pop(turn.turn_id, None)
 
     async def _flush_often(self) -> None:
         while True:
@@ -153,6 +163,10 @@ class Journal:
             except StoreFailed as error:
                 log.error("packets could not be stored; trying again", error=error.message)
                 self._dirty.set()
+
+
+def _numbered(turn: TurnLog, n: int, packet: Packet) -> bytes:
+    return encode_packet(msgspec.structs.replace(packet, n=n, turn_id=turn.turn_id))
 
 
 @dataclass(slots=True)

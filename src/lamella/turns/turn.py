@@ -305,7 +305,7 @@ class TurnEngine:
             await asyncio.gather(work, stop, interrupt, lost, return_exceptions=True)
 
     async def _finish(self, started: StartedTurn, cause: StopCause | None) -> TurnStatus:
-        """Save the output of the containers in one transaction, then emit the last packets."""
+        """Save the output of the containers and the last packets in one transaction, then send these."""
         turn = started.input
         for run in started.runs:
             if run.status is TurnStatus.RUNNING:
@@ -321,22 +321,24 @@ class TurnEngine:
             finished_at=now,
             error=error.as_dict() if error else None,
         )
-        await self._save(turn, end)
+        last: list[Packet] = []
         if cause is not None or status is TurnStatus.STOPPED:
-            self._emit(turn, TurnStopped(reason=cause or "user_cancelled"))
+            last.append(TurnStopped(reason=cause or "user_cancelled"))
         usage = sum((run.usage for run in started.runs), Usage())
         total = sum(run.cost for run in started.runs)
-        self._emit(turn, TurnFinished(status=status.value, usage=UsageBody.of(usage), cost=total))
-        await self._journal.close_turn(turn.id)
+        last.append(TurnFinished(status=status.value, usage=UsageBody.of(usage), cost=total))
+        await self._save(turn, end, last)
         return status
 
-    async def _save(self, turn: TurnInput, end: TurnEnd) -> None:
-        """Store the end. Until that succeeds the turn counts as running, and followers get the reason."""
+    async def _save(self, turn: TurnInput, end: TurnEnd, last: Sequence[Packet]) -> None:
+        """Store the end with the `last` packets. Until that succeeds the turn counts as running, and followers get the
+        reason.
+        """
         for attempt in count():
             try:
-                await self._journal.flush()
                 await self._services.ledger.settled()
-                await self._services.store.turns.finish_turn(turn.caller, end)
+                async with self._journal.ending(turn.id, last) as packets:
+                    await self._services.store.turns.finish_turn(turn.caller, end, packets)
                 return
             except StoreFailed as error:
                 if attempt == SAVE_ATTEMPTS:

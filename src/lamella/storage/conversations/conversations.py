@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -21,13 +21,13 @@ from lamella.core.records import (
 )
 from lamella.core.sessions import Session, SessionCause
 from lamella.storage.conversations.decisions import Moment, decide, find_decision_page, find_decisions
-from lamella.storage.database import Rows, reads, writes
+from lamella.storage.database import Rows, reads, rows_changed, writes
 from lamella.storage.grants import titles_held_back
 from lamella.storage.jobs import forget_jobs
 from lamella.storage.keys import forget_conversation_keys
 from lamella.storage.library import find_agent, find_project
 from lamella.storage.recall.sources import forget_said
-from lamella.storage.rows import find_row, owned_by, page_rows, recorder, values
+from lamella.storage.rows import ask_row, find_row, owned_by, page_rows, recorder, values
 from lamella.storage.tables import conversations, jobs, lines, recall_entries, sessions, turns
 
 _conversation_of = recorder(Conversation, conversations.c)
@@ -45,7 +45,23 @@ def find_conversation(
     connection: Connection, caller: Caller, conversation_id: str, *, lock: bool = False
 ) -> Conversation:
     """The caller's conversation; `lock` keeps other writers away from it until the transaction ends."""
-    return _conversation_of(find_row(connection, conversations, caller, conversation_id, "conversation", lock=lock))
+    return ask_conversation(connection, caller, conversation_id, lock=lock)()
+
+
+def ask_conversation(
+    connection: Connection, caller: Caller, conversation_id: str, *, lock: bool = False
+) -> Callable[[], Conversation]:
+    """Asks for it, see `ask_row`."""
+    asked = ask_row(connection, conversations, caller, conversation_id, "conversation", lock=lock)
+    return lambda: _conversation_of(asked())
+
+
+def ask_conversation_of(connection: Connection, caller: Caller, turn_id: str) -> Callable[[], Conversation]:
+    """Asks for the conversation of a turn, locked, see `ask_row`."""
+    query = select(conversations).join(turns, turns.c.conversation_id == conversations.c.id)
+    its = (turns.c.id == turn_id, turns.c.owner == caller.user_id)
+    asked = connection.execute(query.where(*its).with_for_update(of=conversations)).mappings()
+    return lambda: _conversation_of(asked.one())
 
 
 def shown_conversation(connection: Connection, caller: Caller, conversation_id: str) -> Conversation:
@@ -144,7 +160,7 @@ class ConversationRows(Rows):
             .values(title=title, titled_by="model", title_made_from=made_from)
         )
         find_conversation(connection, caller, conversation_id)
-        return connection.execute(titled).rowcount > 0
+        return rows_changed(connection, titled) > 0
 
     @writes
     def delete_conversation(self, connection: Connection, caller: Caller, conversation_id: str) -> None:

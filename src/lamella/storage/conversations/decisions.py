@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, RowMapping, insert, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, insert, select
 
 from lamella.core.decisions import WAY, Decision, DecisionKind
 from lamella.core.ids import Ids
@@ -46,12 +46,29 @@ def _decision_of(row: RowMapping) -> StoredDecision:
 
 def find_decisions(connection: Connection, caller: Caller, conversation_id: str) -> tuple[StoredDecision, ...]:
     """Everything that was decided for a conversation, oldest first."""
+    return ask_decisions(connection, caller, conversation_id)()
+
+
+def ask_decisions(
+    connection: Connection, caller: Caller, conversation_id: str
+) -> Callable[[], tuple[StoredDecision, ...]]:
+    """Asks for it, see `ask_row`."""
     query = (
         select(decisions)
         .where(decisions.c.conversation_id == conversation_id, decisions.c.owner == caller.user_id)
         .order_by(decisions.c.at, decisions.c.id)
     )
-    return tuple(map(_decision_of, connection.execute(query).mappings()))
+    asked = connection.execute(query).mappings()
+    return lambda: tuple(map(_decision_of, asked))
+
+
+def newest_session(caller: Caller, conversation_id: str) -> ColumnElement[str]:
+    """The outcome of the newest decision about sessions: the turn that the window begins after, "" for none. It holds
+    for a conversation that was never forked.
+    """
+    its = (decisions.c.conversation_id == conversation_id, decisions.c.owner == caller.user_id)
+    newest = select(decisions.c.outcome).where(*its, decisions.c.kind == DecisionKind.SESSION)
+    return newest.order_by(decisions.c.at.desc(), decisions.c.id.desc()).limit(1).scalar_subquery()
 
 
 def find_decision_page(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -33,15 +33,20 @@ def _of(row: RowMapping, text: str | None = None) -> Attachment:
     return record(Attachment, row, file_id=row["id"], text=text, found=True)
 
 
-def find_documents(connection: Connection, caller: Caller, conversation_id: str) -> tuple[Attachment, ...]:
-    """What tools brought into a conversation, by number and without the texts."""
+def ask_documents(connection: Connection, caller: Caller, conversation_id: str) -> Callable[[], tuple[Attachment, ...]]:
+    """Asks for what tools brought into a conversation, by number and without the texts."""
     query = (
         select(*_HEAD)
         .where(found_documents.c.conversation_id == conversation_id, found_documents.c.owner == caller.user_id)
         .order_by(found_documents.c.document)
     )
-    rows = connection.execute(query).mappings().all()
-    return _held_back(connection, caller, rows, [None] * len(rows))
+    asked = connection.execute(query).mappings()
+
+    def found() -> tuple[Attachment, ...]:
+        rows = asked.all()
+        return _held_back(connection, caller, rows, [None] * len(rows))
+
+    return found
 
 
 def _held_back(

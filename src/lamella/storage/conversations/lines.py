@@ -34,7 +34,7 @@ from lamella.storage.conversations.messages import run_row, step_row, turn_row, 
 from lamella.storage.conversations.paths import find_turn
 from lamella.storage.conversations.requests import insert_request
 from lamella.storage.conversations.turns import title_of
-from lamella.storage.database import Rows, insert_missing, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, rows_changed, writes
 from lamella.storage.recall.sources import forget_said
 from lamella.storage.rows import (
     NO_BILL,
@@ -214,7 +214,7 @@ class LineRows(Rows):
         find_row(connection, lines, caller, line_id, "line")
         its = (*owned_by(replacements, caller, replacement_id), replacements.c.request_id.is_(None))
         used = update(replacements).where(*its).values(request_id=request_id, conversation_id=line_id)
-        return connection.execute(used).rowcount > 0
+        return rows_changed(connection, used) > 0
 
     @writes
     def undo_replacement(
@@ -319,7 +319,7 @@ def _begin_again(connection: Connection, ids: Ids, caller: Caller, observed: Obs
 def _forget_passages(connection: Connection, caller: Caller, turn_id: str) -> None:
     """Let a turn that goes on be indexed anew."""
     indexed = (recall_turns.c.turn_id == turn_id, recall_turns.c.owner == caller.user_id)
-    if not connection.execute(delete(recall_turns).where(*indexed)).rowcount:
+    if not rows_changed(connection, delete(recall_turns).where(*indexed)):
         return
     its = select(messages.c.id).where(messages.c.turn_id == turn_id, messages.c.owner == caller.user_id)
     forget_said(connection, caller, recall_entries.c.source_id.in_(its))

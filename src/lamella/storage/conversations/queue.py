@@ -27,11 +27,11 @@ from lamella.core.records import (
     queued_id_of,
     turn_id_of,
 )
-from lamella.storage.conversations.conversations import find_conversation
+from lamella.storage.conversations.conversations import ask_conversation, find_conversation
 from lamella.storage.conversations.messages import beginning_of
-from lamella.storage.database import LATER, Rows, reads, writes
+from lamella.storage.database import Rows, reads, writes
 from lamella.storage.grants import bases_to_quote, may_quote, notices_held_back
-from lamella.storage.replicas import tell_of_row
+from lamella.storage.replicas import ask_holder, tell_of_row
 from lamella.storage.rows import find_row, owned_by, page, record, values
 from lamella.storage.tables import messages, notices, requests, sessions, turns
 from lamella.storage.tables import queued_messages as queue
@@ -67,9 +67,10 @@ def _full(limit: int) -> QueueFull:
 def _change(connection: Connection, caller: Caller, message_id: str, **changed: Any) -> QueuedMessage:
     """Change a message that still waits."""
     this = owned_by(queue, caller, message_id)
-    result = connection.execute(update(queue).where(*this, _QUEUED).values(**changed))
+    changing = update(queue).where(*this, _QUEUED).values(**changed)
+    ids = connection.execute(changing.returning(queue.c.id)).scalars()
     message = _find(connection, caller, message_id)
-    if result.rowcount == 0:
+    if ids.first() is None:
         raise _left(message)
     return message
 
@@ -88,7 +89,7 @@ def take_same(connection: Connection, caller: Caller, turn_id: str) -> None:
     """Take the row of a message whose turn begins, if another process has queued it by the same Idempotency-Key."""
     this = owned_by(queue, caller, queued_id_of(turn_id))
     taken = update(queue).where(*this, _QUEUED).values(status=QueueStatus.BEGUN, turn_id=turn_id)
-    connection.execute(taken.execution_options(**{LATER: True}))
+    connection.execute(taken)
 
 
 def take_queued(
@@ -122,22 +123,28 @@ class QueueRows(Rows):
         here = (queue.c.conversation_id == message.conversation_id, queue.c.owner == caller.user_id)
         waiting = select(func.count()).where(*here, _QUEUED)
         last = select(func.max(queue.c.seq)).where(*here)
-        find_conversation(connection, caller, message.conversation_id, lock=True)
+        conversation_of = ask_conversation(connection, caller, message.conversation_id, lock=True)
         turn_id = turn_id_of(message)
         ids = (
             select(turns.c.id).where(*owned_by(turns, caller, turn_id)),
             select(notices.c.id).where(*owned_by(notices, caller, message.notice_id)),
             select(queue.c.id).where(*owned_by(queue, caller, message.id)),
         )
-        if (known := connection.execute(union_all(*ids)).scalar()) is not None:
+        known_of = connection.execute(union_all(*ids))
+        waiting_of, last_of = connection.execute(waiting), connection.execute(last)
+        process_id = self._database.process_id
+        holder_of = ask_holder(connection, message.conversation_id) if process_id is not None else None
+        conversation_of()
+        if (known := known_of.scalar()) is not None:
             raise _left(replace(message, status=QueueStatus.BEGUN, turn_id=turn_id if known == turn_id else None))
-        if limit is not None and connection.execute(waiting).scalar_one() >= limit:
+        if limit is not None and waiting_of.scalar_one() >= limit:
             raise _full(limit)
-        before = connection.execute(last).scalar_one()
+        before = last_of.scalar_one()
         stored = replace(message, seq=1 if before is None else before + 1)
         connection.execute(insert(queue), values(queue, stored, owner=caller.user_id))
-        if (process_id := self._database.process_id) is not None:
-            tell_of_row(connection, self._ids.new("signal"), process_id, caller.user_id, message.conversation_id)
+        if process_id is not None and holder_of is not None:
+            signal_id, of = self._ids.new("signal"), message.conversation_id
+            tell_of_row(connection, signal_id, process_id, caller.user_id, of, holder_of())
         return stored
 
     @reads
@@ -153,8 +160,9 @@ class QueueRows(Rows):
             .where(queue.c.conversation_id == conversation_id, queue.c.owner == caller.user_id, _QUEUED)
             .order_by(queue.c.seq)
         )
+        rows = connection.execute(query).mappings()
         find_conversation(connection, caller, conversation_id)
-        return tuple(record(QueuedMessage, row) for row in connection.execute(query).mappings())
+        return tuple(record(QueuedMessage, row) for row in rows)
 
     @writes
     def change_queued(

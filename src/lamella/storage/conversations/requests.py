@@ -5,7 +5,7 @@ What stands around a conversation (tools, settings) is stored with a request onl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -32,10 +32,10 @@ from lamella.storage.columns import json_text
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.decisions import Moment, decide
 from lamella.storage.conversations.paths import find_turn, line_of
-from lamella.storage.database import Rows, insert_missing, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, rows_changed, writes
 from lamella.storage.failures import damaged
 from lamella.storage.grants import requests_held_back
-from lamella.storage.rows import USAGE_COLUMNS, Row, owned_by, record, usage_of, usage_row, values
+from lamella.storage.rows import USAGE_COLUMNS, Row, ask_row, owned_by, record, usage_of, usage_row, values
 from lamella.storage.tables import blocks, pinned, provider_limits, requests, turns
 
 
@@ -48,16 +48,21 @@ class PinnedTo:
     at: datetime
 
 
-def pin(connection: Connection, caller: Caller, to: PinnedTo, what: Pinned) -> None:
-    """Store what stands around a conversation, unless the same did the last time that it was stored."""
-    mark = digest(json_text(what).encode())
+def ask_newest_pin(connection: Connection, caller: Caller, conversation_id: str) -> Callable[[], str | None]:
+    """Asks for the fingerprint of what stood around a conversation the last time that it was stored."""
     newest = (
         select(pinned.c.digest)
-        .where(pinned.c.conversation_id == to.conversation_id, pinned.c.owner == caller.user_id)
+        .where(pinned.c.conversation_id == conversation_id, pinned.c.owner == caller.user_id)
         .order_by(pinned.c.at.desc())
         .limit(1)
     )
-    if connection.execute(newest).scalar_one_or_none() != mark:
+    return connection.execute(newest).scalar_one_or_none
+
+
+def pin(connection: Connection, caller: Caller, to: PinnedTo, what: Pinned, newest: str | None) -> None:
+    """Store what stands around a conversation, unless its fingerprint is `newest`."""
+    mark = digest(json_text(what).encode())
+    if newest != mark:
         connection.execute(insert(pinned), values(pinned, to, owner=caller.user_id, digest=mark, data=what))
 
 
@@ -135,29 +140,45 @@ def request_end_row(end: RequestEnd) -> Row:
     return changed
 
 
-def _starting_point(connection: Connection, caller: Caller, request: NewRequest) -> tuple[str | None, int, int]:
-    """The base to store a request on, how many segments it shares with it, and how many bases that makes."""
+def _ask_starting_point(
+    connection: Connection, caller: Caller, request: NewRequest
+) -> Callable[[], tuple[str | None, int, int]]:
+    """Asks for the base to store a request on, how many segments it shares with it, and how many bases that makes."""
     if request.base is None or request.shared == 0:
-        return None, 0, 0
+        return lambda: (None, 0, 0)
     query = select(requests.c.depth, requests.c.length).where(
         requests.c.id == request.base,
         requests.c.owner == caller.user_id,
         requests.c.conversation_id == request.record.conversation_id,
     )
-    row = connection.execute(query).mappings().first()
-    if row is None:
-        raise NotFound(f"There is no request {request.base}.", param="base")
-    if not 0 < request.shared <= min(row["length"], len(request.record.segments)):
-        raise StoreFailed(f"Request {request.record.id} cannot share {request.shared} segments with {request.base}.")
-    if row["depth"] >= _LONGEST_CHAIN:
-        return None, 0, 0
-    return request.base, request.shared, row["depth"] + 1
+    asked = connection.execute(query).mappings()
+
+    def found() -> tuple[str | None, int, int]:
+        row = asked.first()
+        if row is None:
+            raise NotFound(f"There is no request {request.base}.", param="base")
+        if not 0 < request.shared <= min(row["length"], len(request.record.segments)):
+            wrong = f"Request {request.record.id} cannot share {request.shared} segments with {request.base}."
+            raise StoreFailed(wrong)
+        if row["depth"] >= _LONGEST_CHAIN:
+            return None, 0, 0
+        return request.base, request.shared, row["depth"] + 1
+
+    return found
 
 
 def find_last_bill(
     connection: Connection, caller: Caller, conversation: Conversation, place: Place, model: str
 ) -> LastBill | None:
     """What the newest billed request to a model was billed on the path to `place`, digests and the like left out."""
+    is_line = not conversation.forked and place == conversation.place
+    return ask_last_bill(connection, caller, conversation.id, model, None if is_line else place)(place)
+
+
+def ask_last_bill(
+    connection: Connection, caller: Caller, conversation_id: str, model: str, on: Place | None = None
+) -> Callable[[Place], LastBill | None]:
+    """Asks for it; the answer needs the place. `on` is the place of one path among several."""
     query = (
         select(
             requests.c.id,
@@ -169,7 +190,7 @@ def find_last_bill(
             *(requests.c[column] for column in USAGE_COLUMNS),
         )
         .where(
-            requests.c.conversation_id == conversation.id,
+            requests.c.conversation_id == conversation_id,
             requests.c.owner == caller.user_id,
             requests.c.model == model,
             requests.c.purpose == "chat",
@@ -179,14 +200,18 @@ def find_last_bill(
         .order_by(requests.c.at.desc(), requests.c.id.desc())
         .limit(1)
     )
-    if conversation.forked or place != conversation.place:
-        line = line_of(caller, place, None)
+    if on is not None:
+        line = line_of(caller, on, None)
         query = query.join(line, line.c.id == requests.c.turn_id)
-    row = connection.execute(query).mappings().one_or_none()
-    if row is None:
-        return None
-    followed = _is_followed(connection, caller, place, row)
-    return record(LastBill, row, request_id=row["id"], usage=usage_of(row), followed=followed)
+    asked = connection.execute(query).mappings()
+
+    def found(place: Place) -> LastBill | None:
+        if (row := asked.one_or_none()) is None:
+            return None
+        followed = _is_followed(connection, caller, place, row)
+        return record(LastBill, row, request_id=row["id"], usage=usage_of(row), followed=followed)
+
+    return found
 
 
 def _is_followed(connection: Connection, caller: Caller, place: Place, request: RowMapping) -> bool:
@@ -207,10 +232,13 @@ def insert_request(connection: Connection, ids: Ids, caller: Caller, request: Ne
     """Store a request, its new blocks and its decisions."""
     new, owner = request.record, {"owner": caller.user_id}
     of = {**owner, "conversation_id": new.conversation_id}
-    turn = find_turn(connection, caller, new.turn_id)
-    if turn["conversation_id"] != new.conversation_id:
+    turn_of = ask_row(connection, turns, caller, new.turn_id, "turn")
+    start_of = _ask_starting_point(connection, caller, request)
+    pinned_of = ask_newest_pin(connection, caller, new.conversation_id) if request.pinned is not None else None
+    if turn_of()["conversation_id"] != new.conversation_id:
         raise NotFound(f"There is no turn {new.turn_id} in {new.conversation_id}.", param="turn_id")
-    base, shared, depth = _starting_point(connection, caller, request)
+    base, shared, depth = start_of()
+    newest = pinned_of() if pinned_of is not None else None
     stored_on = {"base": base, "shared": shared, "depth": depth, "length": len(new.segments)}
     billed = {} if new.usage is None else usage_row(new.usage)
     row = values(requests, new, **owner, **stored_on, **billed, segments=new.segments[shared:])
@@ -219,7 +247,7 @@ def insert_request(connection: Connection, ids: Ids, caller: Caller, request: Ne
     moment = Moment(new.conversation_id, new.at, new.turn_id, new.run_id)
     decide(connection, ids, caller, moment, request.decisions)
     if request.pinned is not None:
-        pin(connection, caller, PinnedTo(new.id, new.conversation_id, new.at), request.pinned)
+        pin(connection, caller, PinnedTo(new.id, new.conversation_id, new.at), request.pinned, newest)
 
 
 class RequestRows(Rows):
@@ -234,8 +262,7 @@ class RequestRows(Rows):
     def end_request(self, connection: Connection, caller: Caller, end: RequestEnd) -> None:
         """Store the end of a side request that a turn does not wait for."""
         this = owned_by(requests, caller, end.request_id)
-        result = connection.execute(update(requests).where(*this).values(**request_end_row(end)))
-        if result.rowcount == 0:
+        if not rows_changed(connection, update(requests).where(*this).values(**request_end_row(end))):
             raise NotFound(f"There is no request {end.request_id}.", param="request_id")
 
     @reads

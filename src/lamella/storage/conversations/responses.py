@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, insert, select
 from lamella.core.records import Caller, StoredResponse
 from lamella.storage.conversations.conversations import turn_in_progress
 from lamella.storage.conversations.paths import find_turn
-from lamella.storage.database import Rows, insert_missing, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, rows_changed, writes
 from lamella.storage.rows import owned_by, recorder, values
 from lamella.storage.tables import responses, turns
 
@@ -50,7 +50,7 @@ class ResponseRows(Rows):
         if turn["finished_at"] is None:
             raise turn_in_progress(turn["id"])
         this = owned_by(responses, caller, response.id)
-        if connection.execute(update(responses).where(*this).values(deleted=True)).rowcount == 0:
+        if not rows_changed(connection, update(responses).where(*this).values(deleted=True)):
             row = values(responses, response, owner=caller.user_id) | {"deleted": True}
             connection.execute(insert(responses), row)
         of = turns.c.conversation_id == turn["conversation_id"]
@@ -64,7 +64,7 @@ class ResponseRows(Rows):
     def forget_forwarded(self, connection: Connection, now: datetime) -> int:
         """Forget which upstreams made responses a while ago; gives how many."""
         old = responses.c.account.is_not(None), responses.c.at < now - FORWARDED_LAST
-        return connection.execute(delete(responses).where(*old)).rowcount
+        return rows_changed(connection, delete(responses).where(*old))
 
 
 def _of_turn(caller: Caller) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

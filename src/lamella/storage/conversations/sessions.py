@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, func, insert, select, update
 
 from lamella.core.decisions import DecisionKind
 from lamella.core.errors import NotFound, SessionMoved
@@ -53,18 +53,20 @@ def find_sessions(connection: Connection, caller: Caller, conversation_id: str) 
         .where(sessions.c.conversation_id == conversation_id, sessions.c.owner == caller.user_id)
         .order_by(sessions.c.number)
     )
-    return _found(connection, caller, query)
+    return _ask(connection, caller, query)()
 
 
-def _found(connection: Connection, caller: Caller, query: Select[*tuple[Any, ...]]) -> tuple[Session, ...]:
-    rows = connection.execute(query).mappings()
-    return sessions_held_back(connection, caller, [_session_of(row) for row in rows])
+def _ask(connection: Connection, caller: Caller, query: Select[*tuple[Any, ...]]) -> Callable[[], tuple[Session, ...]]:
+    asked = connection.execute(query).mappings()
+    return lambda: sessions_held_back(connection, caller, [_session_of(row) for row in asked])
 
 
-def find_ancestry(connection: Connection, caller: Caller, session_id: str) -> tuple[Session, ...]:
-    """The session after those that it continues, as far as each inherits; the oldest first."""
+def ask_ancestry(
+    connection: Connection, caller: Caller, session_id: str | ColumnElement[str]
+) -> Callable[[], tuple[Session, ...]]:
+    """Asks for the session after those that it continues, as far as each inherits; the oldest first."""
     first = select(sessions.c.id, sessions.c.parent_id, sessions.c.inherits).where(
-        *owned_by(sessions, caller, session_id)
+        sessions.c.id == session_id, sessions.c.owner == caller.user_id
     )
     line = first.cte("ancestry", recursive=True)
     parent = sessions.alias("parent")
@@ -73,18 +75,33 @@ def find_ancestry(connection: Connection, caller: Caller, session_id: str) -> tu
             parent.c.id == line.c.parent_id, parent.c.owner == caller.user_id, line.c.inherits
         )
     )
-    query = select(*_SESSION).where(sessions.c.id.in_(select(line.c.id))).order_by(sessions.c.number)
-    return _found(connection, caller, query)
+    return _ask(
+        connection, caller, select(*_SESSION).where(sessions.c.id.in_(select(line.c.id))).order_by(sessions.c.number)
+    )
 
 
 def spend(connection: Connection, caller: Caller, session_id: str, spent: Mapping[str, Usage]) -> None:
     """Add what was spent, by purpose, to a session."""
+    if any(usage != Usage() for usage in spent.values()):
+        add_spent(connection, caller, find_session(connection, caller, session_id, lock=True), spent)
+
+
+def ask_current_session(connection: Connection, caller: Caller, turn_id: str) -> Callable[[], Session]:
+    """Asks for the session that the conversation of a turn is in, locked, see `ask_row`."""
+    current = select(conversations.c.session_id).join(turns, turns.c.conversation_id == conversations.c.id)
+    current = current.where(turns.c.id == turn_id, turns.c.owner == caller.user_id)
+    its = (sessions.c.id == current.scalar_subquery(), sessions.c.owner == caller.user_id)
+    asked = connection.execute(select(*_SESSION).where(*its).with_for_update()).mappings()
+    return lambda: _session_of(asked.one())
+
+
+def add_spent(connection: Connection, caller: Caller, session: Session, spent: Mapping[str, Usage]) -> None:
+    """Add what was spent, by purpose, to a session that is locked."""
     spent = {purpose: usage for purpose, usage in spent.items() if usage != Usage()}
     if not spent:
         return
-    session = find_session(connection, caller, session_id, lock=True)
     total = {**session.usage, **{name: session.usage.get(name, Usage()) + usage for name, usage in spent.items()}}
-    connection.execute(update(sessions).where(*owned_by(sessions, caller, session_id)).values(usage=total))
+    connection.execute(update(sessions).where(*owned_by(sessions, caller, session.id)).values(usage=total))
 
 
 def check_current(conversation: Conversation, expected: str) -> None:
@@ -280,7 +297,7 @@ class SessionRows(Rows):
         if query.after is not None:
             after = find_session(connection, caller, query.after).number
             rows = rows.where(number > after if rising else number < after)
-        found = _found(connection, caller, rows.limit(query.limit + 1))
+        found = _ask(connection, caller, rows.limit(query.limit + 1))()
         return Page(found[: query.limit], len(found) > query.limit)
 
     @writes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from lamella.core.agents import Project, Summary
 from lamella.core.decisions import DecisionKind
@@ -20,16 +20,18 @@ from lamella.core.records import (
     StoredProject,
 )
 from lamella.core.sessions import Session, SessionCause, summaries_in_window
-from lamella.storage.conversations.conversations import find_conversation
-from lamella.storage.conversations.decisions import find_decisions, find_tree
-from lamella.storage.conversations.documents import find_documents
-from lamella.storage.conversations.paths import find_path, find_sent, find_turn
-from lamella.storage.conversations.requests import find_last_bill
-from lamella.storage.conversations.sessions import count_session_changes, find_ancestry, find_sessions, followed_run
+from lamella.storage.conversations.conversations import ask_conversation, find_conversation
+from lamella.storage.conversations.decisions import ask_decisions, find_decisions, find_tree, newest_session
+from lamella.storage.conversations.documents import ask_documents
+from lamella.storage.conversations.paths import ask_sent, ask_window, find_path, find_turn
+from lamella.storage.conversations.requests import ask_last_bill, find_last_bill
+from lamella.storage.conversations.sessions import ask_ancestry, find_sessions, followed_run
 from lamella.storage.database import Rows, reads, writes
 from lamella.storage.failures import damaged
 from lamella.storage.files import Numbers, attachment_of, find_contents, numbers_of, store_numbers
 from lamella.storage.library import find_agent, find_project
+from lamella.storage.rows import owned_by
+from lamella.storage.tables import conversations
 
 RECENT = 40
 """Messages before the window of which it is read when they were sent: what is older says nothing of the next one."""
@@ -43,9 +45,10 @@ class _Held:
     model: str | None = None
 
 
-def _held(connection: Connection, caller: Caller, conversation: Conversation, place: Place) -> tuple[_Held, ...]:
-    """The decisions that hold on the path to `place`; where nothing was ever forked, they all do."""
-    known = find_decisions(connection, caller, conversation.id)
+def _held(
+    connection: Connection, caller: Caller, conversation: Conversation, place: Place, known: Sequence[StoredDecision]
+) -> tuple[_Held, ...]:
+    """The known decisions that hold on the path to `place`; where nothing was ever forked, they all do."""
     if not conversation.forked and place == conversation.place:
         return tuple(map(_Held, known))
     tree = find_tree(connection, caller, conversation.id)
@@ -104,10 +107,10 @@ class SnapshotRows(Rows):
 
         With the id of a closed session, the window is the one that it had when it was closed.
         """
-        conversation = find_conversation(connection, caller, conversation_id)
         if session_id is None:
-            [found] = _snapshots(connection, caller, conversation, [model], place or conversation.place)
+            [found] = _snapshots(connection, caller, conversation_id, [model], place)
             return found
+        conversation = find_conversation(connection, caller, conversation_id)
         sessions = find_sessions(connection, caller, conversation_id)
         session = next((session for session in sessions if session.id == session_id), None)
         if session is None:
@@ -115,7 +118,8 @@ class SnapshotRows(Rows):
         place, start = conversation.place, session.begins_after
         if session.closed_at is not None:
             place = Place(session.ends_with, followed_run(connection, caller, conversation, session.ends_with))
-        held = _held(connection, caller, conversation, place)
+        known = find_decisions(connection, caller, conversation_id)
+        held = _held(connection, caller, conversation, place, known)
         return ConversationSnapshot(
             conversation=conversation,
             path=find_path(connection, caller, conversation_id, place, start),
@@ -124,9 +128,9 @@ class SnapshotRows(Rows):
             session=session,
             summaries=_summaries(sessions, session),
             place=place,
-            documents=find_documents(connection, caller, conversation_id),
-            session_changes=count_session_changes(connection, caller, conversation_id),
-            sent_before=find_sent(connection, caller, start, RECENT),
+            documents=ask_documents(connection, caller, conversation_id)(),
+            session_changes=_session_changes(known),
+            sent_before=ask_sent(connection, caller, start, RECENT)(),
         )
 
     @reads
@@ -144,8 +148,7 @@ class SnapshotRows(Rows):
 
         `with_last`: the turn at the place is read although its session ended with it, since it is to be continued.
         """
-        conversation = find_conversation(connection, caller, conversation_id)
-        return _snapshots(connection, caller, conversation, models, place or conversation.place, with_last=with_last)
+        return _snapshots(connection, caller, conversation_id, models, place, with_last=with_last)
 
     async def agent_and_project(
         self, caller: Caller, conversation_id: str, agent_id: str | None, *, keep: bool = True
@@ -195,43 +198,58 @@ class SnapshotRows(Rows):
 def _snapshots(
     connection: Connection,
     caller: Caller,
-    conversation: Conversation,
+    conversation_id: str,
     models: Sequence[str],
-    place: Place,
+    place: Place | None = None,
     *,
     with_last: bool = False,
 ) -> tuple[ConversationSnapshot, ...]:
-    held = _held(connection, caller, conversation, place)
-    if not conversation.forked and place == conversation.place:
-        sessions = find_ancestry(connection, caller, conversation.session_id)
-    else:
-        sessions = find_sessions(connection, caller, conversation.id)
+    """Most conversations are a single line that goes on at its end: all of such a one is asked for at once."""
+    conversation_of = ask_conversation(connection, caller, conversation_id)
+    decisions_of = ask_decisions(connection, caller, conversation_id)
+    documents_of = ask_documents(connection, caller, conversation_id)
+    current = select(conversations.c.session_id).where(*owned_by(conversations, caller, conversation_id))
+    sessions_of = ask_ancestry(connection, caller, current.scalar_subquery())
+    newest = newest_session(caller, conversation_id)
+    path_of = ask_window(connection, caller, conversation_id, newest)
+    sent_of = ask_sent(connection, caller, newest, RECENT)
+    bills_of = [ask_last_bill(connection, caller, conversation_id, model) for model in models]
+    conversation, known, documents = conversation_of(), decisions_of(), documents_of()
+    place = place or conversation.place
+    is_line = not conversation.forked and place == conversation.place
+    held = _held(connection, caller, conversation, place, known)
+    sessions = sessions_of() if is_line else find_sessions(connection, caller, conversation_id)
     named, start = _window(held)
     session = _session(conversation, sessions, place, named)
-    after = start
-    if with_last and place.turn_id is not None and place.turn_id == start:
-        after = find_turn(connection, caller, start)["parent_id"]
-    path = find_path(connection, caller, conversation.id, place, after)
-    documents = find_documents(connection, caller, conversation.id)
-    moves = count_session_changes(connection, caller, conversation.id)
-    sent = find_sent(connection, caller, start, RECENT)
+    if is_line and not with_last:
+        path, sent, bills = path_of(conversation, start), sent_of(), [bill_of(place) for bill_of in bills_of]
+    else:
+        after = start
+        if with_last and place.turn_id is not None and place.turn_id == start:
+            after = find_turn(connection, caller, start)["parent_id"]
+        path = find_path(connection, caller, conversation_id, place, after)
+        sent = ask_sent(connection, caller, start, RECENT)()
+        bills = [find_last_bill(connection, caller, conversation, place, model) for model in models]
     return tuple(
-        [
-            ConversationSnapshot(
-                conversation=conversation,
-                path=path,
-                decisions=tuple(one.stored for one in held if one.model in (None, model)),
-                last_bill=find_last_bill(connection, caller, conversation, place, model),
-                session=session,
-                summaries=_summaries(sessions, session),
-                place=place,
-                documents=documents,
-                session_changes=moves,
-                sent_before=sent,
-            )
-            for model in models
-        ]
+        ConversationSnapshot(
+            conversation=conversation,
+            path=path,
+            decisions=tuple(one.stored for one in held if one.model in (None, model)),
+            last_bill=bill,
+            session=session,
+            summaries=_summaries(sessions, session),
+            place=place,
+            documents=documents,
+            session_changes=_session_changes(known),
+            sent_before=sent,
+        )
+        for model, bill in zip(models, bills, strict=True)
     )
+
+
+def _session_changes(known: Sequence[StoredDecision]) -> int:
+    """How often the conversation went from one session to another, in whatever branch."""
+    return sum(stored.decision.kind is DecisionKind.SESSION for stored in known)
 
 
 def _numbered(connection: Connection, caller: Caller, project: StoredProject, numbers: Numbers) -> Project:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, case, func, insert, literal_column, select, update
+from sqlalchemy import Connection, RowMapping, case, func, insert, literal_column, select, update
 
 from lamella.core.decisions import Decision, DecisionKind
 from lamella.core.errors import HeadMoved, InvalidRequest, NotFound
@@ -36,19 +36,24 @@ from lamella.core.records import (
 from lamella.core.tokens import Usage
 from lamella.core.withheld_packets import packets_held_back
 from lamella.storage.columns import fixed_offset
-from lamella.storage.conversations.conversations import find_conversation, turn_in_progress
+from lamella.storage.conversations.conversations import (
+    ask_conversation,
+    ask_conversation_of,
+    find_conversation,
+    turn_in_progress,
+)
 from lamella.storage.conversations.decisions import Moment, decide
 from lamella.storage.conversations.messages import end_row, run_row, step_row, turn_row, user_message_row
 from lamella.storage.conversations.packets import stored_lines
-from lamella.storage.conversations.paths import find_path, find_records, find_turn
+from lamella.storage.conversations.paths import ask_stored, find_path, find_records
 from lamella.storage.conversations.queue import take_same, take_unchanged
-from lamella.storage.conversations.requests import PinnedTo, bill_row, find_pinned, pin, request_end_row
-from lamella.storage.conversations.sessions import move_to_session, spend
+from lamella.storage.conversations.requests import PinnedTo, ask_newest_pin, bill_row, find_pinned, pin, request_end_row
+from lamella.storage.conversations.sessions import add_spent, ask_current_session, move_to_session
 from lamella.storage.database import Rows, insert_missing, reads, upsert, writes
 from lamella.storage.failures import damaged
 from lamella.storage.files import find_files, numbered, numbers_of, store_numbers
-from lamella.storage.grants import bases_of_requests, closed_turn
-from lamella.storage.rows import owned_by, page_rows, values
+from lamella.storage.grants import ask_bases_of_turn, bases_of_requests, closed_bases, records_held_back
+from lamella.storage.rows import ask_row, owned_by, page_rows, values
 from lamella.storage.tables import (
     attachments,
     conversations,
@@ -103,20 +108,28 @@ def attach(connection: Connection, caller: Caller, turn: NewTurn, wanted: Sequen
     return numbered(connection, caller, wanted, places)
 
 
-def _end_requests(
-    connection: Connection, caller: Caller, turn_id: str, ended: Mapping[str, RequestEnd]
-) -> tuple[Mapping[tuple[str, int], Mapping[str, Any]], Mapping[str, Usage]]:
-    """Store what became of the requests; gives usage and cost by run and place of the step that a chat request made,
-    and what was spent by purpose.
-
-    A step that was sent twice belongs to its last request.
-    """
+def _ask_requests(connection: Connection, caller: Caller, turn_id: str) -> Callable[[], Sequence[RowMapping]]:
+    """Asks for the requests of a turn, in order."""
     query = (
         select(requests.c.id, requests.c.run_id, requests.c.step, requests.c.purpose)
         .where(requests.c.turn_id == turn_id, requests.c.owner == caller.user_id)
         .order_by(requests.c.at, requests.c.id)
     )
-    rows = connection.execute(query).mappings().all()
+    return connection.execute(query).mappings().all
+
+
+def _end_requests(
+    connection: Connection,
+    caller: Caller,
+    turn_id: str,
+    rows: Sequence[RowMapping],
+    ended: Mapping[str, RequestEnd],
+) -> tuple[Mapping[tuple[str, int], Mapping[str, Any]], Mapping[str, Usage]]:
+    """Store what became of the requests in `rows`; gives usage and cost by run and place of the step that a chat
+    request made, and what was spent by purpose.
+
+    A step that was sent twice belongs to its last request.
+    """
     if unknown := ended.keys() - {row["id"] for row in rows}:
         raise NotFound(f"There is no request {min(unknown)} in turn {turn_id}.", param="request_id")
     for one in ended.values():
@@ -139,12 +152,10 @@ def _end_requests(
     return bills, spent
 
 
-def _end_runs(connection: Connection, caller: Caller, end: TurnEnd) -> None:
-    """Store how the runs of a turn ended; raises `NotFound` for one that is not the turn's."""
+def _check_runs(end: TurnEnd, run_ids: Collection[str]) -> None:
+    """Raises `NotFound` for a run that is not the turn's."""
     for run in end.runs:
-        this = (*owned_by(runs, caller, run.run_id), runs.c.turn_id == end.turn_id)
-        result = connection.execute(update(runs).where(*this).values(**end_row(run)))
-        if result.rowcount == 0:
+        if run.run_id not in run_ids:
             raise NotFound(f"There is no run {run.run_id} in turn {end.turn_id}.", param="run_id")
 
 
@@ -191,7 +202,9 @@ class TurnRows(Rows):
         nothing is stored.
         """
         message, owner = user_message_row(caller.user_id, turn), caller.user_id
-        conversation = find_conversation(connection, caller, turn.conversation_id, lock=True)
+        conversation_of = ask_conversation(connection, caller, turn.conversation_id, lock=True)
+        pinned_of = ask_newest_pin(connection, caller, turn.conversation_id)
+        conversation, pinned_before = conversation_of(), pinned_of()
         if conversation.running_turn is not None:
             raise turn_in_progress(conversation.running_turn)
         if conversation.observed:
@@ -216,7 +229,7 @@ class TurnRows(Rows):
         take_unchanged(connection, caller, conversation.id, queued, turn.id)
         take_same(connection, caller, turn.id)
         if footing.pinned is not None:
-            pin(connection, caller, PinnedTo(turn.id, conversation.id, at), footing.pinned)
+            pin(connection, caller, PinnedTo(turn.id, conversation.id, at), footing.pinned, pinned_before)
         sent_at = fixed_offset(turn.sent_at)
         return Turn(turn.id, replace(turn, sent_at=sent_at).message(attached))
 
@@ -265,8 +278,9 @@ class TurnRows(Rows):
     @reads
     def turn(self, connection: Connection, caller: Caller, turn_id: str) -> TurnRecord:
         """One turn."""
-        row = find_turn(connection, caller, turn_id)
-        [record] = find_records(connection, caller, [row])
+        row_of = ask_row(connection, turns, caller, turn_id, "turn")
+        records_of = ask_stored(connection, caller, select(turns.c.id).where(turns.c.id == turn_id))
+        [record] = records_held_back(connection, caller, records_of([row_of()]))
         return record
 
     @reads
@@ -302,25 +316,29 @@ class TurnRows(Rows):
     ) -> None:
         """Store steps, results, usage and status. A turn that has ended already stays as it is.
 
-        `closing` are its last packets, if nobody else stores them: who sees that it has ended sees them too.
+        `closing` are its last packets: who sees that it has ended sees them too.
         Its messages belong to the session that is current now, whatever it was when the turn began.
         """
         made = [(run.run_id, place, step) for run in end.runs for place, step in enumerate(run.steps)]
         ended = {one.request_id: one for one in end.requests}
-        running = turns.c.status == TurnStatus.RUNNING
-        turn = find_turn(connection, caller, end.turn_id)
-        conversation = find_conversation(connection, caller, turn["conversation_id"], lock=True)
-        label = {"session_id": conversation.session_id}
-        result = connection.execute(
-            update(turns).where(*owned_by(turns, caller, end.turn_id), running).values(**end_row(end))
-        )
-        if result.rowcount == 0:
+        conversation_of = ask_conversation_of(connection, caller, end.turn_id)
+        session_of = ask_current_session(connection, caller, end.turn_id)
+        turn_of = ask_row(connection, turns, caller, end.turn_id, "turn")
+        requests_of = _ask_requests(connection, caller, end.turn_id)
+        runs_of = connection.execute(select(runs.c.id).where(runs.c.turn_id == end.turn_id)).scalars()
+        turn, conversation, session = turn_of(), conversation_of(), session_of()
+        sent, run_ids = requests_of(), set(runs_of)
+        if turn["status"] is not TurnStatus.RUNNING:
             return
         if closing is not None:
             insert_missing(connection, journal, [values(journal, closing)])
-        _end_runs(connection, caller, end)
-        bills, spent = _end_requests(connection, caller, end.turn_id, ended)
-        spend(connection, caller, conversation.session_id, spent)
+        label = {"session_id": conversation.session_id}
+        connection.execute(update(turns).where(*owned_by(turns, caller, end.turn_id)).values(**end_row(end)))
+        _check_runs(end, run_ids)
+        for run in end.runs:
+            connection.execute(update(runs).where(*owned_by(runs, caller, run.run_id)).values(**end_row(run)))
+        bills, spent = _end_requests(connection, caller, end.turn_id, sent, ended)
+        add_spent(connection, caller, session, spent)
         its = (messages.c.turn_id == end.turn_id, messages.c.owner == caller.user_id)
         connection.execute(update(messages).where(*its).values(label))
         if made:
@@ -410,8 +428,10 @@ class TurnRows(Rows):
     @reads
     def is_closed(self, connection: Connection, caller: Caller, turn_id: str) -> bool:
         """Whether a turn was made from what its reader may not read in full any more; raises `NotFound`."""
-        find_turn(connection, caller, turn_id)
-        return bool(closed_turn(connection, caller, turn_id))
+        turn_of = ask_row(connection, turns, caller, turn_id, "turn")
+        bases_of = ask_bases_of_turn(connection, caller, turn_id)
+        turn_of()
+        return bool(closed_bases(connection, caller, bases_of()))
 
     @reads
     def journal(
@@ -420,8 +440,10 @@ class TurnRows(Rows):
         """The stored packets of a turn after number `after`, each with its number; fixed sentences stand in those of
         steps that may not be read any more.
         """
-        turn = find_turn(connection, caller, turn_id)
-        closed = closed_turn(connection, caller, turn_id)
+        turn_of = ask_row(connection, turns, caller, turn_id, "turn")
+        bases_of = ask_bases_of_turn(connection, caller, turn_id)
+        turn = turn_of()
+        closed = closed_bases(connection, caller, bases_of())
         lines = stored_lines(connection, caller, turn, 0 if closed else after)
         try:
             made_from = bases_of_requests(connection, caller, turn_id) if closed else {}

@@ -47,8 +47,8 @@ class BindingRows(Rows):
         """The bases that a conversation or an agent searches, in order."""
         of = knowledge_bindings.c
         owned_by = (of.subject_id == subject_id, of.owner == caller.user_id)
-        _find_subject(connection, caller, subject_id)
         rows = connection.execute(select(of.knowledge_base_id).where(*owned_by).order_by(of.position))
+        _find_subject(connection, caller, subject_id)
         return tuple(rows.scalars())
 
     @reads

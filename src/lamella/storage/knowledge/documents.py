@@ -25,7 +25,7 @@ from lamella.core.errors import NotFound
 from lamella.core.ids import Ids
 from lamella.core.knowledge import CLEAR, INGEST, Document, DocumentState, Shelf, ShelfTotals
 from lamella.core.records import Caller, File, NewJob, Page, PageQuery
-from lamella.storage.database import Rows, insert_missing, reads, writes
+from lamella.storage.database import Rows, insert_missing, reads, rows_changed, writes
 from lamella.storage.failures import unicode_only
 from lamella.storage.jobs import enqueue_job, forget_jobs
 from lamella.storage.rows import Row, page, record, values
@@ -313,7 +313,7 @@ class DocumentRows(Rows):
         self, connection: Connection, caller: Caller, document_id: str, version: int, values: dict[str, Any]
     ) -> bool:
         changed = update(knowledge_documents).where(this_document(caller, document_id, version)).values(**values)
-        return connection.execute(changed).rowcount > 0
+        return rows_changed(connection, changed) > 0
 
 
 def remove_row(connection: Connection, caller: Caller, document_id: str) -> None:

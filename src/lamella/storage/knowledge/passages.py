@@ -25,7 +25,7 @@ from lamella.core.errors import InvalidRequest
 from lamella.core.json import digest
 from lamella.core.knowledge import DocumentState, DocumentText, NewPassage, StoredPassage
 from lamella.core.records import Caller
-from lamella.storage.database import Rows, reads, writes
+from lamella.storage.database import Rows, reads, rows_changed, writes
 from lamella.storage.knowledge.documents import remove_row, this_document
 from lamella.storage.passages import WRITTEN, NewEntry, forget_words, merge_runs
 from lamella.storage.rows import record
@@ -160,7 +160,7 @@ class PassageRows(Rows):
             "updated_at": at,
         }
         published = update(knowledge_documents).where(this_document(caller, document_id, version)).values(**values)
-        return state if connection.execute(published).rowcount > 0 else None
+        return state if rows_changed(connection, published) else None
 
     @writes
     def clear_out(self, connection: Connection, caller: Caller, document_id: str, limit: int) -> int:
@@ -232,7 +232,7 @@ class PassageRows(Rows):
         every = knowledge_documents.c.passages
         counted = case((more < every, more), else_=every)
         changed = update(knowledge_documents).where(this_document(caller, document_id)).values(embedded=counted)
-        return connection.execute(changed).rowcount > 0
+        return rows_changed(connection, changed) > 0
 
     @writes
     def begin_embedding(

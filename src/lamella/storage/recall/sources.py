@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, delete, select, update
 
 from lamella.core.errors import NotFound
 from lamella.core.knowledge import WITHHELD, WITHHELD_ANSWER, WITHHELD_SUMMARY, bases_of, held_back
@@ -89,15 +89,19 @@ _MESSAGES = (
 )
 
 
-def find_sources(connection: Connection, caller: Caller, entries: Sequence[int]) -> dict[int, tuple[Source, int, int]]:
+def find_sources(
+    connection: Connection, caller: Caller, entries: Sequence[int] | Select[tuple[int]]
+) -> dict[int, tuple[Source, int, int]]:
     """What passages are of, by entry, each with from where to where it goes; without those that are gone."""
-    query = select(recall_entries).where(recall_entries.c.id.in_(entries), recall_entries.c.owner == caller.user_id)
-    rows = connection.execute(query).mappings().all()
-    ids = sorted({row["source_id"] for row in rows})
+    its = (recall_entries.c.id.in_(entries), recall_entries.c.owner == caller.user_id)
+    asked = connection.execute(select(recall_entries).where(*its)).mappings()
+    ids = select(recall_entries.c.source_id).where(*its)
     of_messages = _MESSAGES.where(messages.c.id.in_(ids), messages.c.owner == caller.user_id)
-    said = {row["id"]: row for row in connection.execute(of_messages).mappings()}
     of_sessions = select(sessions).where(sessions.c.id.in_(ids), sessions.c.owner == caller.user_id)
-    of = {row["id"]: row for row in connection.execute(of_sessions).mappings()}
+    asked_messages, asked_sessions = (connection.execute(one).mappings() for one in (of_messages, of_sessions))
+    rows = asked.all()
+    said = {row["id"]: row for row in asked_messages}
+    of = {row["id"]: row for row in asked_sessions}
     closed = _closed(connection, caller, list(said.values()), list(of.values()))
     summaries = {id: _summary_of(row, closed) for id, row in of.items()}
     found = {}

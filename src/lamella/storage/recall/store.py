@@ -37,7 +37,7 @@ from lamella.core.records import Caller
 from lamella.search.ranking import Ints, Ranking, first_of, rank_conversations
 from lamella.storage.conversations.conversations import find_conversation
 from lamella.storage.conversations.turns import IS_RUNNING
-from lamella.storage.database import Database, Transactions, insert_missing, reads, writes
+from lamella.storage.database import Database, Transactions, insert_missing, reads, rows_changed, writes
 from lamella.storage.passages import SAID, merge_runs
 from lamella.storage.recall.sources import (
     add_passages,
@@ -192,8 +192,7 @@ class RecallIndex(Transactions):
             .order_by(recall_entries.c.id)
             .limit(limit)
         )
-        wanted = list(connection.execute(query).scalars())
-        found = find_sources(connection, caller, wanted)
+        found = find_sources(connection, caller, query)
         return tuple(
             PassageText(entry, source.session_id, source.content[start:end])
             for entry, (source, start, end) in sorted(found.items())
@@ -233,8 +232,8 @@ class RecallIndex(Transactions):
         False when the session has another summary by now, or is gone.
         """
         this = (sessions.c.id == summary.id, sessions.c.owner == caller.user_id, sessions.c.summary == summary.content)
-        result = connection.execute(update(sessions).where(*this).values(embedding=vector, embedding_model=model))
-        if result.rowcount == 0:
+        embedded = update(sessions).where(*this).values(embedding=vector, embedding_model=model)
+        if not rows_changed(connection, embedded):
             return False
         forget_source(connection, caller, summary.id)
         add_passages(connection, caller, summary.conversation_id, passages, model)
