@@ -20,7 +20,7 @@ _UNREACHABLE = ("The database can't be reached.", "Is the server of LAMELLA_DATA
 
 _CROWDED = ("The database takes no more connections.", "Raise its max_connections, or run fewer processes.")
 
-_FORBIDDEN = ("The user of the database lacks a right.", "Let it own the database.")
+_FORBIDDEN = ("The user of the database lacks a right.", "See docs/how-to/postgresql.md, or let it own the database.")
 
 _EXPLANATIONS = (
     ("database or disk is full", "The disk is full: nothing was stored.", "Free some space, then try again."),
