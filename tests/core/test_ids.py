@@ -50,7 +50,7 @@ def test_counted_ids_are_the_same_in_every_run() -> None:
 def test_a_later_process_makes_later_ids_also_by_a_clock_that_was_set_back() -> None:
     clock = VirtualClock(START)
     before = [RandomIds(clock).new("turn"), "user_local", "step_000007", "odd"]
-    earlier = f"{before[0][:15]}0123456789abcdef"  # as versions before made them
+    earlier = "turn_01kjma0fm00123456789abcdef"  # of the same moment, as versions before made them
     clock.put_back(7_200)
     later = RandomIds(clock)
     later.follow(*before, earlier)
@@ -69,3 +69,15 @@ def test_two_sources_that_follow_one_id_make_different_ids() -> None:
     made = {source.new("turn") for source in sources}
     assert len(made) == len(sources)
     assert min(made) > ahead
+
+
+def test_an_id_that_is_followed_moves_no_source_further_than_its_moment() -> None:
+    """Else ids of different processes no longer sort by time, and their moment says nothing."""
+    clock = VirtualClock(START)
+    earlier = RandomIds(clock).new("turn")
+    follower = RandomIds(clock)
+    for id in (earlier, "turn_01kjma0fm00123456789abcdef"):
+        follower.follow(id)
+    followed = follower.new("turn")
+    clock.advance(0.01)
+    assert earlier < followed < RandomIds(clock).new("turn")

@@ -11,10 +11,11 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 LENGTHS = 20, 26
 """Characters of an id after its prefix, now and of earlier versions: an id stands some fifty times in the database for
-each turn. The first ten are the moment."""
+each turn."""
 
 _RANDOM = 52
-_MOMENT = 10
+_RANDOM_OF = dict(zip(LENGTHS, (_RANDOM, 80), strict=True))
+"""Random bits of an id by its length: the bits above them are the moment, also of an earlier version's."""
 _STEP = 32
 """Random bits between two ids of one millisecond: two processes that follow the same id make different ones."""
 
@@ -62,7 +63,8 @@ class RandomIds:
         for id in ids:
             name = id.rpartition("_")[2]
             if len(name) in LENGTHS and not set(name) - set(_ALPHABET):
-                moment = sum(_ALPHABET.index(c) << 5 * n for n, c in enumerate(reversed(name[:_MOMENT])))
+                number = sum(_ALPHABET.index(c) << 5 * n for n, c in enumerate(reversed(name)))
+                moment = number >> _RANDOM_OF[len(name)]
                 self._last = max(self._last, ((moment + 1) << _RANDOM) - 1)
 
 
