@@ -238,6 +238,14 @@ class Reading:
     forms: bool = False
     exact: tuple[Ints, Vectors] | None = None
     _entries: dict[int, Ints] = field(default_factory=dict)
+    _about: dict[bytes, Floats] = field(default_factory=dict)
+
+    def about(self, vector: Vectors) -> Floats:
+        """The similarities of all passages to a vector, by the sketches; made once."""
+        key = vector.tobytes()
+        if key not in self._about:
+            self._about[key] = estimated(self.scope.whole.vectors.view(np.uint64), vector)
+        return self._about[key]
 
     def held(self, word: str) -> tuple[Ints, Ints]:
         """Where a word stands, and where its other forms do; kept from now on."""
@@ -296,7 +304,7 @@ class _View:
         whole = self.reading.scope.whole
         if not whole.is_sketched:
             return (whole.vectors @ vector)[self.order].astype(np.float64)
-        found = estimated(whole.vectors.view(np.uint64), vector)[self.order]
+        found = self.reading.about(vector)[self.order]
         return found if self.reading.exact is None else self._corrected(found, vector, *self.reading.exact)
 
     def _corrected(self, found: Floats, vector: Vectors, entries: Ints, vectors: Vectors) -> Floats:
@@ -319,7 +327,7 @@ class _View:
 def nearest(reading: Reading, vector: bytes, groups: frozenset[str] | None = None) -> Ints:
     """The entries of a scope that has sketches whose vectors a search needs: the nearest, and a sample."""
     view, whole = _View(reading, groups), reading.scope.whole
-    similar = estimated(whole.vectors.view(np.uint64), unpacked(vector))[view.order]
+    similar = reading.about(unpacked(vector))[view.order]
     count = min(NEAREST, len(similar))
     first = np.argpartition(-similar, count - 1)[:count] if count else _NOTHING
     return np.unique(whole.entries[view.order[np.concatenate([first, view.sample()])]])
