@@ -140,11 +140,10 @@ class Sessions:
         await self._follow(finished.caller, finished.conversation.id)
         await self._title(finished)
         caller, conversation_id = finished.caller, finished.conversation.id
-        now = await self._services.store.conversations.conversation(caller, conversation_id)
+        now, bill = await self._services.store.requests.with_last_bill(caller, conversation_id, finished.model)
         if now.session_id != finished.conversation.session_id or not self.settings.compaction_automatic:
             return None
         facts = await self._loader.facts(finished.model)
-        bill = await self._services.store.requests.last_bill(caller, conversation_id, finished.model)
         due = await aside(len(finished.turns), self._due, finished, facts, bill)
         if due.pruning is not None:
             await self._record(caller, conversation_id, due.pruning.decision)

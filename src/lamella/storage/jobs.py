@@ -183,7 +183,10 @@ class JobRows(Rows):
         }
         leasing = _leasing(len(busy), of_one=only is not None)
         row = connection.execute(leasing, asked).mappings().one_or_none()
-        return None if row is None else _job_of(row)
+        if row is None:
+            connection.rollback()  # nothing is changed: nobody waits for the end of the transaction
+            return None
+        return _job_of(row)
 
     @writes
     def clock_set_back(self, connection: Connection, now: datetime, reached: datetime | None) -> int:

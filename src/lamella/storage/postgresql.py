@@ -498,10 +498,10 @@ class Attempt(Generic[ResultT]):
                 raise
             self._found = [found]
             try:
-                if self._writes:
-                    transaction.commit()
-                else:
+                if not self._writes:
                     transaction.rollback()
+                elif transaction.is_active:  # else the work has undone it
+                    transaction.commit()
             except DBAPIError as error:
                 if self._writes and _is_lost(error):
                     self._unknown = driver.transaction_id

@@ -150,9 +150,12 @@ class Recall:
         return None
 
     async def _index_words(self, caller: Caller, conversation_id: str) -> None:
-        while turns := await self._index.unindexed(caller, conversation_id, BATCH):
+        while True:
+            turns = await self._index.unindexed(caller, conversation_id, BATCH)
             for turn_id, _ in turns:
                 await self._index_turn(caller, turn_id)
+            if len(turns) < BATCH:
+                return
 
     async def _index_turn(self, caller: Caller, turn_id: str) -> None:
         with suppress(NotFound):

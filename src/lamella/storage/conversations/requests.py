@@ -29,7 +29,7 @@ from lamella.core.records import (
     StoredSegment,
 )
 from lamella.storage.columns import json_text
-from lamella.storage.conversations.conversations import find_conversation
+from lamella.storage.conversations.conversations import ask_conversation, find_conversation
 from lamella.storage.conversations.decisions import Moment, decide
 from lamella.storage.conversations.paths import find_turn, line_of
 from lamella.storage.database import Rows, insert_missing, reads, rows_changed, writes
@@ -175,6 +175,17 @@ def find_last_bill(
     return ask_last_bill(connection, caller, conversation.id, model, None if is_line else place)(place)
 
 
+def _with_last_bill(
+    connection: Connection, caller: Caller, conversation_id: str, model: str
+) -> tuple[Conversation, LastBill | None]:
+    conversation_of = ask_conversation(connection, caller, conversation_id)
+    bill_of = ask_last_bill(connection, caller, conversation_id, model)
+    conversation = conversation_of()
+    if conversation.forked:
+        return conversation, find_last_bill(connection, caller, conversation, conversation.place, model)
+    return conversation, bill_of(conversation.place)
+
+
 def ask_last_bill(
     connection: Connection, caller: Caller, conversation_id: str, model: str, on: Place | None = None
 ) -> Callable[[Place], LastBill | None]:
@@ -294,8 +305,14 @@ class RequestRows(Rows):
     @reads
     def last_bill(self, connection: Connection, caller: Caller, conversation_id: str, model: str) -> LastBill | None:
         """What the newest billed request to a model was billed on the path that the conversation stands at."""
-        conversation = find_conversation(connection, caller, conversation_id)
-        return find_last_bill(connection, caller, conversation, conversation.place, model)
+        return _with_last_bill(connection, caller, conversation_id, model)[1]
+
+    @reads
+    def with_last_bill(
+        self, connection: Connection, caller: Caller, conversation_id: str, model: str
+    ) -> tuple[Conversation, LastBill | None]:
+        """A conversation, and what the newest billed request to a model was billed on the path that it stands at."""
+        return _with_last_bill(connection, caller, conversation_id, model)
 
     @reads
     def provider_limit(self, connection: Connection, account: str, model: str, now: datetime) -> ProviderLimit | None:
