@@ -66,8 +66,25 @@ class Prefix:
 
 
 def encode(value: object) -> bytes:
-    """JSON bytes with the key order as received: the order is part of what a provider hashes."""
+    """JSON bytes with the key order as received."""
     return msgspec.json.encode(value)
+
+
+AS_WRITTEN = frozenset({"input", "arguments", "parameters", "schema", "tools"})
+"""Fields whose JSON the model reads as it was written: arguments of calls, and descriptions of tools."""
+
+
+def rendered(raw: Json) -> bytes:
+    """The bytes of a message's block for its hash. A provider makes its prompt of the fields that it knows, so their
+    order does not count, except in JSON that the model reads itself.
+    """
+    return encode(_ordered(raw))
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: value[key] if key in AS_WRITTEN else _ordered(value[key]) for key in sorted(value)}
+    return [_ordered(one) for one in value] if isinstance(value, list) else value
 
 
 def digest(*parts: bytes) -> bytes:

@@ -178,3 +178,23 @@ def test_openai_caches_after_the_last_message_of_the_user_or_of_a_tool(dialect: 
     assert not window.is_marked
     assert read(dialect, {**BODIES[dialect], "prompt_cache_options": {"mode": "explicit"}}).endings == ()
     assert read(Dialect.MESSAGES, MESSAGES).endings == ()
+
+
+@pytest.mark.parametrize("dialect", [Dialect.MESSAGES, Dialect.CHAT, Dialect.RESPONSES])
+def test_fields_in_another_order_are_the_same_block_and_arguments_are_not(dialect: Dialect) -> None:
+    part: Any = {"type": "output_text" if dialect is Dialect.RESPONSES else "text", "text": "Hi", "annotations": []}
+    message: Any = {"role": "assistant", "content": [part]}
+    name = "input" if dialect is Dialect.RESPONSES else "messages"
+
+    def digests(*messages: Any) -> list[str]:
+        return [block.digest for block in read(dialect, {name: list(messages)}).blocks]
+
+    other: Any = {"content": [dict(reversed(part.items()))], "role": "assistant"}
+    assert digests(message) == digests(other)
+    call = {"type": "tool_use", "id": "t", "name": "look", "input": {"a": 1, "b": 2}}
+    if dialect is Dialect.MESSAGES:
+        one, two = ({**call, "input": dict.fromkeys(keys, 1)} for keys in ("ab", "ba"))
+        assert digests({"role": "assistant", "content": [one]}) != digests({"role": "assistant", "content": [two]})
+    tools: Any = [{"name": "look", "description": "Looks."}, {"description": "Looks.", "name": "look"}]
+    one_tool, other_tool = (read(dialect, {name: [message], "tools": [tool]}).blocks[0].digest for tool in tools)
+    assert one_tool != other_tool

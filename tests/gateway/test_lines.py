@@ -381,6 +381,29 @@ async def test_a_failed_request_is_on_its_line_too(app: App, client: ServerClien
     assert line["requests"] == 3
 
 
+def backwards(value: Any) -> Any:
+    """The same JSON with the fields of each object in the other order."""
+    if isinstance(value, dict):
+        return {name: backwards(value[name]) for name in reversed(value)}
+    return [backwards(one) for one in value] if isinstance(value, list) else value
+
+
+@WIRES
+async def test_messages_that_come_back_with_their_fields_in_another_order_are_read_from_the_cache(
+    app: App, client: ServerClient, wire: str
+) -> None:
+    talking = Client(wire)
+    for text in ("Hello there", "And the ships?", "Thank you"):
+        await talking.send(client.http, text)
+        talking.history = backwards(talking.history)
+    [line] = await lines(app, client)
+    assert (line["breaks"], line["lost"]) == (0, 0)
+    _, *later = await requests(client, line)
+    assert [one["usage"]["cache_read"] for one in later] == [one["predicted"]["read"] for one in later]
+    assert all(one["usage"]["cache_read"] > 0 for one in later)
+    assert "All that was cached was read" in (await client.get(f"/requests/{line['request_id']}/why"))["text"]
+
+
 @WIRES
 @pytest.mark.parametrize("session", [None, "s-1"])
 async def test_a_first_request_that_is_refused_is_no_conversation_until_one_is_taken(

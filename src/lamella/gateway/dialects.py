@@ -13,14 +13,14 @@ leave out what says nothing to a model (ids of items, empty fields). Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate
 from typing import Any, assert_never
 
 from lamella.cache.difference import CLIENT
 from lamella.core.counting import MESSAGE_TOKENS, count_tokens
-from lamella.core.json import Json, JsonObject, digest, encode_sorted
+from lamella.core.json import Json, JsonObject, digest, encode, encode_sorted
 from lamella.core.models import OFF, WireProtocol
 from lamella.core.prompt import Kind, Level, Lifetime, Marker, Segment, Ttl, WireBlock, Zone
 from lamella.core.records import StoredSegment
@@ -187,7 +187,7 @@ def _window(
         for raw in group.blocks:
             if raw.ttl is not None:
                 markers.append(Marker(index, raw.ttl, PLACED))
-            made.append(WireBlock.of(raw.level, raw.role, raw.value, group.id, markable=raw.markable))
+            made.append(_wire_block(raw, group.id))
             index += 1
         wired.append(tuple(made))
         segments.append(_segment(group, made, sum(map(weigh, made))))
@@ -208,6 +208,29 @@ def _window(
         _endings(dialect, body, groups),
         tuple(path for group in groups for path in _paths(group)),
     )
+
+
+_AS_WRITTEN = frozenset({"input", "arguments", "parameters", "schema", "tools"})
+"""Fields whose JSON the model reads as it was written: arguments of calls, and descriptions of tools."""
+
+
+def _wire_block(raw: _Raw, segment: str) -> WireBlock:
+    """A block whose digest does not depend on the order of fields that the provider's prompt does not have (decision
+    79). Its bytes are as they came.
+    """
+    block = WireBlock.of(raw.level, raw.role, raw.value, segment, markable=raw.markable)
+    if raw.level == "tools":
+        return block
+    said = encode(_ordered(raw.value))
+    return block if said == block.data else replace(block, digest=digest(raw.level.encode(), raw.role.encode(), said))
+
+
+def _ordered(value: Json) -> Json:
+    if isinstance(value, Mapping):
+        return {key: value[key] if key in _AS_WRITTEN else _ordered(value[key]) for key in sorted(value)}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_ordered(inner) for inner in value]
+    return value
 
 
 def _endings(dialect: Dialect, body: JsonObject, groups: Sequence[_Group]) -> tuple[int, ...]:

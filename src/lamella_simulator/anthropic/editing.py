@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from lamella_simulator.anthropic.request import MessagesRequest, WireBlock
-from lamella_simulator.blocks import Json, digest, encode
+from lamella_simulator.blocks import Json, digest, rendered
 from lamella_simulator.errors import invalid
 from lamella_simulator.replies import Part
 from lamella_simulator.sealing import fingerprint, seal, unseal
@@ -171,7 +171,7 @@ def clears(inputs: bool | list[str] | None, name: str) -> bool:
 
 def changed(block: WireBlock, **fields: Any) -> WireBlock:
     bare = {**block.bare, **fields}
-    return replace(block, bare=bare, content=digest(block.role.encode(), encode(bare)))
+    return replace(block, bare=bare, content=digest(block.role.encode(), rendered(bare)))
 
 
 THRESHOLD_BETA = "compact-2026-01-12"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from lamella_simulator.blocks import Json, Level, digest, encode
+from lamella_simulator.blocks import Json, Level, digest, encode, rendered
 from lamella_simulator.errors import invalid
 from lamella_simulator.request import AnswerRequest, parsed
 
@@ -176,7 +176,7 @@ def wire_block(
     if raw.get("type") == "compaction":
         # Its seal is not read by the model, and comes back in either of two fields.
         bare = {"type": "compaction", "content": raw.get("content")}
-    content = digest(role.encode(), encode(bare))
+    content = digest(role.encode(), encode(bare) if level == "tools" else rendered(bare))
     kind = str(raw.get("type", ""))
     thinking = kind in THINKING
     return WireBlock(level, role, raw, bare, content, path, message, first, turn_scoped, hidden, kind, thinking)

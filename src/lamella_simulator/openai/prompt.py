@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
-from lamella_simulator.blocks import Block, Json, Marker, Prefix, Salts, build_prefix, digest, encode
+from lamella_simulator.blocks import Block, Json, Marker, Prefix, Salts, build_prefix, digest, encode, rendered
 from lamella_simulator.errors import invalid
 from lamella_simulator.models import Model
 from lamella_simulator.openai.request import ChatRequest, OpenAIRequest, data_of, parts_of
@@ -83,7 +83,8 @@ class Sealer(ABC, Generic[RequestT]):
     ) -> Block:
         marker = self._marker(raw, role, path)
         raw = self.bare(raw)
-        content = digest(role.encode(), extra.encode(), b"first" if first else b"", encode(raw))
+        written = encode if level == "tools" else rendered
+        content = digest(role.encode(), extra.encode(), b"first" if first else b"", written(raw))
         return Block(
             "tools" if level == "tools" else "messages",
             role,
