@@ -6,10 +6,11 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from time import monotonic
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from cut_connections import Proxy, proxied
@@ -381,3 +382,11 @@ async def test_what_the_server_refuses_is_told_in_plain_words(
         with pytest.raises(StoreFailed, match=said) as found:
             await store.conversations.create_conversation(ANN, conversation())
     assert found.value.hint
+
+
+async def test_a_server_that_is_not_there_is_told_as_such(postgres: PostgresServer, tmp_path: Path) -> None:
+    """A server that was stopped has no socket any more."""
+    address = make_url(postgres.url("none")).set(host=None, query={"host": str(tmp_path)})
+    async with Store(PostgresDatabase.of(address, patience=0.1), CountingIds()) as store:
+        with pytest.raises(StoreFailed, match="The database can't be reached"):
+            await store.conversations.create_conversation(ANN, conversation())

@@ -39,6 +39,7 @@ _EXPLANATIONS = (
     ('fatal:  database "', "The server has no such database.", "Make it: createdb --encoding UTF8 NAME"),
     ('fatal:  role "', "The server has no such user.", "Look at LAMELLA_DATABASE_URL."),
     ("connection failed", *_UNREACHABLE),
+    ("connection is bad", *_UNREACHABLE),
     ("connection timeout", *_UNREACHABLE),
     ("server closed the connection", *_UNREACHABLE),
     ("terminating connection", *_UNREACHABLE),
