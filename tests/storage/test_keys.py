@@ -61,3 +61,14 @@ async def test_expired_keys_are_removed_and_no_others(store: Store) -> None:
     assert await store.keys.forget_expired_keys(now) == 2
     assert await store.keys.forget_expired_keys(now) == 0
     assert await store.keys.claim_key(ANN, "new", "POST a", "f", "turn_4", now) == "turn_3"
+
+
+async def test_a_key_that_came_again_is_not_released_by_the_request_that_bound_it(store: Store) -> None:
+    """The other request, at another process, may be about to store what the key is bound to."""
+    await store.keys.claim_key(ANN, "k", "POST a", "f", "turn_1", NOON)
+    assert await store.keys.claim_key(ANN, "k", "POST a", "f", "turn_2", NOON) == "turn_1"
+    await store.keys.release_key(ANN, "k", claimed_at=NOON)
+    assert await store.keys.claim_key(ANN, "k", "POST a", "f", "turn_3", NOON) == "turn_1"
+    await store.keys.claim_key(ANN, "alone", "POST a", "f", "turn_4", NOON)
+    await store.keys.release_key(ANN, "alone", claimed_at=NOON)
+    assert await store.keys.claim_key(ANN, "alone", "POST a", "f", "turn_5", NOON) == "turn_5"

@@ -88,7 +88,7 @@ class CommandRunner:
                 return outcome
             if known == command.notice_id:
                 # It stored nothing: its key can be used again.
-                await store.keys.release_key(caller, key)
+                await store.keys.release_key(caller, key, claimed_at=now)
             raise
 
     async def _known(self, caller: Caller, notice_id: str) -> Notice | Queued | None:

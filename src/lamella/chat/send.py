@@ -30,7 +30,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from lamella.chat.command_runner import CommandRunner
 from lamella.chat.dynamic_context import DynamicContexts
@@ -93,6 +93,8 @@ class _Submitted:
     arrival: IncomingMessage
     owns_key: bool = True
     """Whether this request was the first with its Idempotency-Key."""
+    claimed_at: datetime | None = None
+    """When it claimed the key."""
 
 
 class Sender:
@@ -223,7 +225,8 @@ class Sender:
         self, box: Mailbox, new: NewTurn, sent: _Submitted, key: str
     ) -> asyncio.Task[str | Queued] | str | Queued:
         """Take a message unless its key came with the same message before, here or at another process."""
-        claimed = await self._claim(sent.caller, key, new, sent.message)
+        now = self._services.clock.now()
+        claimed = await self._claim(sent.caller, key, new, sent.message, now)
         if box.begins is not None and box.beginning == claimed:
             return box.begins
         known = await self._known(sent.caller, claimed)
@@ -231,7 +234,9 @@ class Sender:
             known = await self._made_elsewhere(sent.caller, claimed)
         if known is not None:
             return known
-        return await self._take(box, replace(new, id=claimed), replace(sent, owns_key=claimed == new.id))
+        return await self._take(
+            box, replace(new, id=claimed), replace(sent, owns_key=claimed == new.id, claimed_at=now)
+        )
 
     async def _made_elsewhere(self, caller: Caller, turn_id: str) -> str | Queued | None:
         """The outcome of a message whose key another process has. That one may have ended before it stored anything, so
@@ -336,7 +341,7 @@ class Sender:
 
     async def _release(self, sent: _Submitted) -> None:
         if sent.message.key is not None and sent.owns_key:
-            await self._services.store.keys.release_key(sent.caller, sent.message.key)
+            await self._services.store.keys.release_key(sent.caller, sent.message.key, claimed_at=sent.claimed_at)
 
     async def again(self, caller: Caller, conversation_id: str, turn_id: str, message: Message) -> Message:
         """The message that asks a turn's question again in another branch: its text and files, and the rest of
@@ -358,11 +363,10 @@ class Sender:
         tools = turn.tools if message.tools is None else message.tools
         return replace(again, tools=tools, results=turn.results)
 
-    async def _claim(self, caller: Caller, key: str, new: NewTurn, message: Message) -> str:
+    async def _claim(self, caller: Caller, key: str, new: NewTurn, message: Message, now: datetime) -> str:
         """Bind the message's key to the new turn's id, or return the id that the same message had before."""
         same = [new.conversation_id, replace(message, key=None, blocks=())]
-        store, now = self._services.store, self._services.clock.now()
-        return await store.keys.claim_key(caller, key, "turns", digest(encode(same)), new.id, now)
+        return await self._services.store.keys.claim_key(caller, key, "turns", digest(encode(same)), new.id, now)
 
     async def _new_turn(self, caller: Caller, conversation: Conversation, message: Message) -> NewTurn:
         text = checked(message)

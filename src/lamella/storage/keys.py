@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Connection, delete, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, delete, func, literal, or_, select, update
 
 from lamella.core.errors import IdempotencyMismatch
 from lamella.core.records import Caller
@@ -14,6 +14,9 @@ from lamella.storage.tables import notices, queued_messages, turns
 
 KEYS_LAST = timedelta(hours=24)
 """How long an idempotency key returns what it created first. Later the key creates something new."""
+
+AGAIN = timedelta(milliseconds=1)
+"""How much later a key counts as claimed for each request that came with it again."""
 
 
 def forget_keys(connection: Connection, caller: Caller, result_id: str) -> None:
@@ -74,7 +77,7 @@ class KeyRows(Rows):
             "at": at,
         }
         this = (keys.c.owner == caller.user_id, keys.c.key == key)
-        query = select(keys.c.route, keys.c.fingerprint, keys.c.result_id).where(*this)
+        query = select(keys.c.route, keys.c.fingerprint, keys.c.result_id, keys.c.at).where(*this)
         connection.execute(delete(keys).where(*this, _expired(at)))
         insert_missing(connection, keys, [row])
         bound = connection.execute(query).mappings().one()
@@ -85,12 +88,28 @@ class KeyRows(Rows):
                 param="Idempotency-Key",
             )
         result: str = bound["result_id"]
+        if result != result_id:  # who bound it does not release it any more: see `release_key`
+            connection.execute(update(keys).where(*this).values(at=bound["at"] + AGAIN))
         return result
 
     @writes
-    def release_key(self, connection: Connection, caller: Caller, key: str, result_id: str | None = None) -> None:
-        """Forget a key whose request stored nothing; with `result_id` only if it is bound to that."""
+    def release_key(
+        self,
+        connection: Connection,
+        caller: Caller,
+        key: str,
+        result_id: str | None = None,
+        *,
+        claimed_at: datetime | None = None,
+    ) -> None:
+        """Forget a key whose request stored nothing; with `result_id` only if it is bound to that.
+
+        With `claimed_at`, the time of its claim, only if it did not come again since: the other request may be about to
+        store what the key is bound to.
+        """
         forgotten = delete(keys).where(keys.c.owner == caller.user_id, keys.c.key == key)
+        if claimed_at is not None:
+            forgotten = forgotten.where(keys.c.at == claimed_at)
         if result_id is not None:
             forgotten = forgotten.where(keys.c.result_id == result_id)
         connection.execute(forgotten)
