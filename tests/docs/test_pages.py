@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote
@@ -164,3 +165,11 @@ def test_the_site_has_every_page_and_its_links_lead_to_files_of_the_site(tmp_pat
         r"(?:src|@import|<link)[^>]*https?:",
         "".join(re.sub(r"<pre>.*?</pre>", "", x, flags=re.DOTALL) for x in pages.values()),
     )
+
+
+def test_the_clients_that_run_in_tests_stand_in_a_table_with_their_versions() -> None:
+    rows = [row for row in (DOCS / "how-to" / "clients.md").read_text("utf-8").splitlines() if row.startswith("| [")]
+    table = "\n".join(rows)
+    for name, client in tomllib.loads((DOCS.parent / "tests" / "clients" / "versions.toml").read_text()).items():
+        [version] = re.findall(r"(?:@|==)([\d.]+)$", (client.get("npm") or client["pip"])[0])
+        assert version in table, f"{name} {version} is not in the table of clients"

@@ -74,6 +74,7 @@ class Chat:
     ) -> None:
         self._engine = engine
         self._replica = replica
+        self._bus = bus
         self._sessions = sessions
         self._services = services
         self._journal = journal
@@ -137,6 +138,11 @@ class Chat:
     def is_draining(self) -> bool:
         """Whether no more messages are accepted."""
         return self._turns.closing
+
+    @property
+    def hears_others(self) -> bool | None:
+        """Whether Redis carries packets and signals to other processes now; None for a process that serves alone."""
+        return None if self._replica is None else self._bus.problem is None
 
     @property
     def is_working(self) -> bool:

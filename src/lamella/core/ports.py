@@ -163,6 +163,11 @@ Batch = Sequence[tuple[int, bytes]]
 class StreamBus(Protocol):
     """Live packets of running turns. Several processes may share a bus."""
 
+    @property
+    def problem(self) -> str | None:
+        """Why packets of other processes come late: what carries them is away. None while it works."""
+        ...
+
     def open(self, turn_id: str) -> None:
         """A turn begins."""
         ...

@@ -33,7 +33,10 @@ PATIENCE = 2.0
 LEAST_FREE_BYTES = 64_000_000
 """What the disk of the data folder needs to have free: one upload of the usual most, and some room for the database."""
 
-State = Literal["ok", "unavailable", "full", "stopped"]
+State = Literal["ok", "unavailable", "full", "stopped", "away"]
+
+GOES_ON: tuple[State, ...] = ("ok", "away")
+"""States of a server that takes new work. Redis may be away: replicas are slower then."""
 
 Networks = Sequence[IPv4Network | IPv6Network]
 
@@ -60,7 +63,7 @@ class ServerReadiness:
     async def answer(self) -> Response:
         """200 if the server takes new work; else 503 with the first reason."""
         states = await self.states()
-        broken = next((name for name, state in states.items() if state != "ok"), None)
+        broken = next((name for name, state in states.items() if state not in GOES_ON), None)
         error: LamellaError
         if self._app.chat.is_draining:
             error = ServerStopping("The server is stopping.", hint="Send new work to another one.")
@@ -75,7 +78,9 @@ class ServerReadiness:
 
     async def _look(self) -> dict[str, State]:
         worker: State = "ok" if self._app.is_working else "stopped"
-        return {"database": await self._database(), "disk": await asyncio.to_thread(self._disk), "worker": worker}
+        found = {"database": await self._database(), "disk": await asyncio.to_thread(self._disk), "worker": worker}
+        hears = self._app.chat.hears_others
+        return found if hears is None else found | {"redis": "ok" if hears else "away"}
 
     async def _database(self) -> State:
         """Whether a transaction that writes can begin. One that hangs is waited for again, and not begun twice."""

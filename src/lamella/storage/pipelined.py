@@ -10,6 +10,9 @@ So both wait in this process, in order, and go to the server together, in one ro
 A transaction that writes asks for its id as it begins. If the connection is lost during `COMMIT`, the server is asked
 by this id whether the transaction happened.
 
+The end of a transaction that only read is sent without waiting for its answer, unless a pooler such as PgBouncer stands
+between: it may give the server to another client by then, and mix up what follows.
+
 This module needs psycopg: `storage.postgresql` imports it once a database of PostgreSQL is to be opened.
 """
 
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from psycopg import Connection, Cursor, Error, OperationalError
 from psycopg.abc import Params
@@ -133,8 +136,17 @@ class PipelinedConnection(Connection[Any]):
         self._asks_id = False
         self._has_begun = False
         self._is_answered = True
+        self._is_direct = False
         self.transaction_id: str | None = None
         """The id of the running or the last transaction, if it asked for one and the server has answered."""
+
+    @classmethod
+    def connect(cls, *args: Any, **given: Any) -> Self:
+        """As psycopg's. A pooler is known by the process that it names: another than the one that answers."""
+        made = super().connect(*args, **given)
+        answering = made.pgconn.exec_(b"SELECT pg_backend_pid()").get_value(0, 0)
+        made._is_direct = answering == b"%d" % made.pgconn.backend_pid
+        return made
 
     @property
     def waits(self) -> bool:
@@ -214,13 +226,15 @@ class PipelinedConnection(Connection[Any]):
         self._has_begun = False
 
     def rollback(self) -> None:
-        """Roll back. Nobody waits for the answer of a transaction that went well: it comes with the next one."""
+        """Roll back. If the server is at the other end, nobody waits for the answer of a transaction that went well: it
+        comes with the next one.
+        """
         has_begun = self._has_begun
         self._forget()
         if not has_begun:
             return
         with self._unless_lost():
-            if self.pgconn.transaction_status != TransactionStatus.INTRANS:
+            if not self._is_direct or self.pgconn.transaction_status != TransactionStatus.INTRANS:
                 super().rollback()
                 return
             self.pgconn.enter_pipeline_mode()

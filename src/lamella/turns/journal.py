@@ -186,6 +186,11 @@ class MemoryBus:
     def __init__(self) -> None:
         self._turns: dict[str, _Live] = {}
 
+    @property
+    def problem(self) -> str | None:
+        """See `StreamBus.problem`."""
+        return None
+
     def open(self, turn_id: str) -> None:
         """See `StreamBus.open`."""
         self._turns[turn_id] = _Live()

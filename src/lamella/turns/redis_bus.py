@@ -163,6 +163,11 @@ class RedisBus(MemoryBus):
 
     # The bus
 
+    @property
+    def problem(self) -> str | None:
+        """See `StreamBus.problem`."""
+        return self.outage.problem
+
     def open(self, turn_id: str) -> None:
         """See `StreamBus.open`."""
         super().open(turn_id)
