@@ -131,6 +131,14 @@ def test_the_same_messages_more_than_sixty_times_a_minute_are_a_loop_and_sixty_a
             id="a classifier or a batch",
         ),
         pytest.param(
+            [
+                seen([f"Shorter: Answer {n - 1}: {PROSE}"] + ["Yes", "Go on"] * step, n * 30 + step, session=None,
+                     relation=Relation.NEXT if step else Relation.NEW, line=f"l{n}", said=f"Answer {n}: {PROSE}")
+                for n in range(40) for step in range(3)
+            ],
+            id="chats that begin with an answer of the chat before",
+        ),
+        pytest.param(
             [seen(["Hi"], n * 0.01, takes=5.0, relation=Relation.AGAIN) for n in range(300)], id="samples of one prompt"
         ),
         pytest.param(
@@ -162,8 +170,8 @@ def test_what_is_watched_is_bounded() -> None:
 class Looping:
     """A client whose limit is below its fixed prompt: it asks, compacts, and asks with the summary."""
 
-    def __init__(self, wire: str, http: Any, session: str = "session-1") -> None:
-        self._http, self._headers = http, {"x-session-id": session}
+    def __init__(self, wire: str, http: Any, session: str | None = "session-1") -> None:
+        self._http, self._headers = http, {"x-session-id": session} if session else {}
         self._talking, self._asking = Client(wire, headers=self._headers), Client(wire, headers=self._headers)
         self._next = "What is in the log of the lighthouse?"
 
@@ -176,23 +184,41 @@ class Looping:
         self._next = f"This goes on from an earlier conversation.\n\n{said['text']}"
 
 
+@pytest.mark.parametrize("session", ["session-1", None])
 @WIRES
-async def test_a_looping_client_is_shown_on_its_line_and_logged_once(app: App, client: ServerClient, wire: str) -> None:
-    looping = Looping(wire, client.http)
+async def test_a_looping_client_is_shown_on_its_line_and_logged_once(
+    app: App, client: ServerClient, wire: str, session: str | None
+) -> None:
+    looping = Looping(wire, client.http, session)
     with capture_logs() as logged:
         for _ in range(COMPACTIONS + 4):
             await looping.around()
             await app.gateway.recorder.drain()
     found = (await client.get("/lines"))["data"]
-    alarms = [line["alarm"] for line in found if line["alarm"]]
+    alarms = [line["alarm"] for line in found if line["alarm"] and line["alarm"]["active"]]
     assert len(alarms) == 1, [line["requests"] for line in found]
-    assert (alarms[0]["kind"], alarms[0]["active"]) == ("compacted", True)
+    assert alarms[0]["kind"] == "compacted"
     assert "it compacted its conversation" in alarms[0]["text"]
     assert [one["event"] for one in logged].count("a client loops") == 1
 
 
-async def until_refused(looping: Looping, app: App) -> None:
-    for _ in range(COMPACTIONS):
+@WIRES
+async def test_a_looping_client_without_a_session_is_refused_and_others_are_not(
+    provider: Provider, tmp_path: Path, wire: str
+) -> None:
+    settings = settings_of(provider.url, provider.openai_url, tmp_path).model_copy(update={"gateway_loops": "refuse"})
+    async with served(settings, clock=VirtualClock(NOON)) as (app, client):
+        looping = Looping(wire, client.http, None)
+        with pytest.raises(AssertionError, match="This client loops: it compacted its conversation"):
+            await until_refused(looping, app, 4 * COMPACTIONS)
+        await Client(wire).send(client.http, "What is in the log of the harbour?")
+        await app.gateway.recorder.drain()
+        alarms = [line["alarm"] for line in (await client.get("/lines"))["data"] if line["alarm"]]
+        assert [alarm["refused"] for alarm in alarms if alarm["active"]] == [1]
+
+
+async def until_refused(looping: Looping, app: App, times: int = COMPACTIONS) -> None:
+    for _ in range(times):
         await looping.around()
         await app.gateway.recorder.drain()
 

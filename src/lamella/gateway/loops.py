@@ -2,7 +2,8 @@
 
 There are two kinds. A client whose limit lies below its fixed prompt compacts, is over the limit again, and compacts
 again: the summary that it got comes back in a user's message, five times in a row, with at most two requests for each.
-And a client may send the same messages again and again, more than 60 times a minute.
+A client that names no session begins another line with each summary: then its first message counts, and the alarm is on
+the newest line. And a client may send the same messages again and again, more than 60 times a minute.
 
 What moves on is no loop: a tool loop has new messages in each request, a batch or a classifier other messages.
 Requests that overlap are samples of one prompt. Requests that the provider could not take (429, 5xx) are retried.
@@ -39,6 +40,9 @@ APART = timedelta(minutes=10)
 REPEATS = 60
 """The same messages so often in a minute are a loop."""
 
+ANSWERS = 16
+"""The newest answers to a client that names no session: one of them may be the summary that its next line quotes."""
+
 WATCHED = 2_000
 """Lines, and lists of messages, that are watched at once; the oldest are forgotten."""
 
@@ -53,8 +57,10 @@ _SHORTEST = 20
 
 @dataclass(slots=True)
 class _Trail:
-    """What is known of a line: a part of its newest answer, and the row of its compactions with their requests."""
+    """What is known of a line, or of the lines of a client without a session: a part of its newest answer, and the row
+    of its compactions with their requests. `line` is the newest line."""
 
+    line: str = ""
     session: str | None = None
     needle: str = ""
     since: int = 0
@@ -99,6 +105,8 @@ class LoopWatch:
 
     def __init__(self) -> None:
         self._trails: OrderedDict[tuple[str, str], _Trail] = OrderedDict()
+        self._chains: OrderedDict[tuple[str, str], _Trail] = OrderedDict()
+        self._answers: OrderedDict[tuple[str, str], deque[str]] = OrderedDict()
         self._repeats: OrderedDict[tuple[str, str, str], _Repeats] = OrderedDict()
         self._alarms: dict[str, dict[str, tuple[Line, LoopAlarm]]] = {}
         self._told: OrderedDict[str, datetime] = OrderedDict()
@@ -124,7 +132,7 @@ class LoopWatch:
 
     def _counted(self, seen: AnsweredRequest) -> LoopAlarm | None:
         line, owner = seen.line, seen.exchange.caller.user_id
-        compacted, repeated = self._compacted(seen), self._repeated(seen)
+        compacted, repeated = self._compacted(seen) or self._chained(seen), self._repeated(seen)
         known = self.alarm(owner, line.id, seen.exchange.at)
         found = compacted or repeated
         if known is not None and (found or self._goes_on(known, owner, seen)):
@@ -164,7 +172,8 @@ class LoopWatch:
             # It may be any request of the loop again: all of them begin with the same message.
             same = (exchange.client, exchange.session) == (line.client, line.session)
             begins_alike = same and bool(window.keys) and window.keys[0] == line.keys[0]
-            if begins_alike or match(window, exchange.session, [line]).relation is not Relation.NEW:
+            begins_so = same and exchange.session is None and self._begins_with_an_answer(exchange, window)
+            if begins_alike or begins_so or match(window, exchange.session, [line]).relation is not Relation.NEW:
                 refused = replace(alarm, refused=alarm.refused + 1, at=now)
                 self._alarms[owner][line.id] = (line, refused)
                 return refused
@@ -196,20 +205,37 @@ class LoopWatch:
 
     def _compacted(self, seen: AnsweredRequest) -> LoopAlarm | None:
         """An alarm if a line was compacted again and again."""
-        at, trail = seen.exchange.at, _kept(self._trails, (seen.exchange.caller.user_id, seen.line.id), _Trail)
+        trail = _kept(self._trails, (seen.exchange.caller.user_id, seen.line.id), _Trail)
         is_summary = seen.relation is Relation.REWRITTEN and _quotes(seen.window, trail.needle)
         trail.session, trail.since = seen.line.session, trail.since + 1
-        if is_summary:
-            if trail.last is None or trail.since > FEW or at - trail.last > APART:
-                trail.compactions, trail.first, trail.requests, trail.cost = 0, at, 0, 0.0
-            trail.compactions, trail.last, trail.since = trail.compactions + 1, at, 0
-        trail.requests, trail.cost = trail.requests + 1, trail.cost + seen.cost
         trail.needle = needle_of(seen.said) or trail.needle
-        if not is_summary or trail.compactions < COMPACTIONS or trail.first is None:
+        return _in_a_row(trail, seen, is_summary=is_summary)
+
+    def _chained(self, seen: AnsweredRequest) -> LoopAlarm | None:
+        """An alarm if a client that names no session began line after line with the summary of the one before."""
+        exchange, line = seen.exchange, seen.line
+        if exchange.session is not None:
             return None
-        fixed = _fixed(seen.window)
-        made = trail.compactions, trail.requests, trail.cost
-        return LoopAlarm(LoopKind.COMPACTED, *made, fixed, trail.first, seen.ended)
+        key = exchange.caller.user_id, exchange.client
+        is_summary = seen.relation is Relation.NEW and self._begins_with_an_answer(exchange, seen.window)
+        chain = _kept(self._chains, key, _Trail)
+        chain.since += 1
+        found = _in_a_row(chain, seen, is_summary=is_summary)
+        if needle := needle_of(seen.said):
+            _kept(self._answers, key, lambda: deque(maxlen=ANSWERS)).append(needle)
+        if found is not None and chain.line:
+            self._alarms.get(key[0], {}).pop(chain.line, None)
+            if chain.line in self._told:
+                self._told[line.id] = self._told[chain.line]
+        chain.line = line.id if is_summary else chain.line
+        return found
+
+    def _begins_with_an_answer(self, exchange: Exchange, window: ObservedWindow) -> bool:
+        """Whether the first message of a user quotes a late answer to this client."""
+        answers = self._answers.get((exchange.caller.user_id, exchange.client), ())
+        texts = (text for role, text in zip(window.roles, window.texts, strict=True) if role == "user")
+        first = next(texts, "")
+        return window.has_tools and any(needle in first for needle in answers)
 
     def _repeated(self, seen: AnsweredRequest) -> LoopAlarm | None:
         """An alarm if the same messages came too often."""
@@ -232,6 +258,20 @@ class LoopWatch:
             return None
         times, since = repeats.requests, repeats.since or exchange.at
         return LoopAlarm(LoopKind.REPEATED, times, times, repeats.cost, _fixed(seen.window), since, seen.ended)
+
+
+def _in_a_row(trail: _Trail, seen: AnsweredRequest, *, is_summary: bool) -> LoopAlarm | None:
+    """Count a request, which may be a compaction. Gives an alarm if there were enough in a row."""
+    at = seen.exchange.at
+    if is_summary:
+        if trail.last is None or trail.since > FEW or at - trail.last > APART:
+            trail.compactions, trail.first, trail.requests, trail.cost = 0, at, 0, 0.0
+        trail.compactions, trail.last, trail.since = trail.compactions + 1, at, 0
+    trail.requests, trail.cost = trail.requests + 1, trail.cost + seen.cost
+    if not is_summary or trail.compactions < COMPACTIONS or trail.first is None:
+        return None
+    made = trail.compactions, trail.requests, trail.cost
+    return LoopAlarm(LoopKind.COMPACTED, *made, _fixed(seen.window), trail.first, seen.ended)
 
 
 KeyT = TypeVar("KeyT")
