@@ -544,9 +544,11 @@ LOOKS = 50
 _STATUS = text("SELECT pg_xact_status(CAST(:id AS xid8))")
 _END = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_xid = CAST(CAST(:id AS xid8) AS xid) "
-    "AND state LIKE 'idle in transaction%' AND datname = current_database()"
+    "AND (state LIKE 'idle in transaction%' OR wait_event = 'ClientRead') AND datname = current_database()"
 )
-"""Ends the session that waits for a `COMMIT` which was lost on its way."""
+"""Ends the session that waits for a `COMMIT` which was lost on its way. If statements came together without their end,
+it is active, and reads.
+"""
 
 _IN_THE_FUTURE = "22023"
 
