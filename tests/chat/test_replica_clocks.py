@@ -302,21 +302,21 @@ class Simulation:
                     return
                 for _ in range(self.random.randrange(1, 12)):
                     await process.clock.sleep(self.random.uniform(0.0, 1.0))
-                    await process.database.write(partial(self._say, conversation_id))
+                    # The fence may be looked at last: what it undoes is not written.
+                    self.town.broken += await process.database.write(partial(self._say, conversation_id))
             except LeaseLost:
                 self.town.lost += 1
             else:
                 await process.replica.let_go(conversation_id)
 
-    def _say(self, conversation_id: str, connection: Connection) -> None:
+    def _say(self, conversation_id: str, connection: Connection) -> list[str]:
         fence = FENCE.get()
         assert fence is not None
         held = held_conversations.c
         query = select(held.process_id).where(held.conversation_id == conversation_id)
         holder = connection.execute(query).scalar()
         self.town.writes += 1
-        if holder != fence.process_id:
-            self.town.broken.append(f"{fence.process_id} wrote in {conversation_id}, which {holder} held")
+        return [f"{fence.process_id} wrote in {conversation_id}, which {holder} held"] * (holder != fence.process_id)
 
     async def _happens(self) -> None:
         """What befalls the processes and the database."""

@@ -79,8 +79,8 @@ class Process:
         """All turns, once nothing runs and nothing waits."""
         async with asyncio.timeout(10):
             while True:
-                found = (await self.store.turns.turns(ANN, "conv_1", PageQuery(50))).data
                 waits = await self.store.queue.queued(ANN, "conv_1")
+                found = (await self.store.turns.turns(ANN, "conv_1", PageQuery(50))).data
                 if not waits and all(turn.finished_at for turn in found):
                     return list(found)
                 await asyncio.sleep(0.02)

@@ -384,4 +384,4 @@ async def test_dynamic_context_that_is_no_text_is_refused(client: ServerClient) 
     body = b'{"text": "Hello?", "dynamic_context": ["a\\ud800"]}'
     headers = {"content-type": "application/json"}
     answer = await client.call("POST", f"/conversations/{conversation}/turns", content=body, headers=headers)
-    error_of(answer, 400, "invalid_request", "dynamic_context")
+    error_of(answer, 400, "invalid_request", "dynamic_context.0")

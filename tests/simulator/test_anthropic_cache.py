@@ -356,6 +356,15 @@ async def test_the_key_order_of_a_tool_input_is_part_of_the_prompt(provider: InP
     assert counters((await provider.messages(swapped, now=at(1))).usage)[0] == 0
 
 
+async def test_the_order_of_fields_in_a_message_is_no_part_of_the_prompt(provider: InProcess) -> None:
+    block = {"type": "text", "text": tokens(1_000)}
+    first = {"cache_control": FIVE_MINUTES, "messages": [{"role": "user", "content": [block]}]}
+    await provider.messages(first, now=at(0))
+    swapped = [{"content": [dict(reversed(block.items()))], "role": "user"}]
+    usage = (await provider.messages({"cache_control": FIVE_MINUTES, "messages": swapped}, now=at(1))).usage
+    assert counters(usage) == (1_000, 0, 0)
+
+
 async def test_moving_a_marker_does_not_change_the_prefix(provider: InProcess) -> None:
     await provider.messages({"messages": [user(text(tokens(1_000), FIVE_MINUTES))]}, now=at(0))
     grown = [user(tokens(1_000)), assistant("ok"), user(text(tokens(50, "blue"), FIVE_MINUTES))]

@@ -171,6 +171,7 @@ BY_ID: dict[str, Call] = {
     ),
     "billed_request": lambda store, caller: store.requests.billed_request(caller, "conv_1"),
     "last_bill": lambda store, caller: store.requests.last_bill(caller, "conv_1", "m-1"),
+    "with_last_bill": lambda store, caller: store.requests.with_last_bill(caller, "conv_1", "m-1"),
     "blocks": lambda store, caller: store.requests.blocks(caller, "req_1"),
     "decisions": lambda store, caller: store.conversations.decisions(caller, "conv_1"),
     "decision_page": lambda store, caller: store.conversations.decision_page(caller, "conv_1", PageQuery()),
