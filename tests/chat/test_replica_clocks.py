@@ -457,9 +457,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "lamella.db"
 
 
-UNKNOWN = pytest.mark.xfail(
-    reason="a process is given up too early: whether the replica or the simulation errs is open"
-)
+UNKNOWN = pytest.mark.xfail(reason="a process is given up too early, and whether the simulation errs is open")
 LONG = [pytest.param(seed, marks=[pytest.mark.long, *([UNKNOWN] if seed in (5, 6) else [])]) for seed in range(2, 8)]
 
 
