@@ -23,7 +23,7 @@ class ReasoningSeal(msgspec.Struct, frozen=True):
     `Reasoning`.
 
     `parts` are the lengths of the summary's parts in characters, because the item must be sent back unchanged. `model`
-    is the one that alone can read it, unset if whoever has the seal knows that.
+    is the only one that can read it; unset if the holder of the seal knows that.
     """
 
     id: str

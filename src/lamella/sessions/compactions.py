@@ -144,7 +144,7 @@ class Compactions:
         while True:
             await asyncio.wait({outcome}, timeout=LOOK_SECONDS)
             if outcome.done():
-                await self._worker.put_down(job)  # else whoever asks again now is told that it still runs
+                await self._worker.put_down(job)  # else who asks again now is told that it still runs
                 return outcome.result()
             now = await self._worker.job(caller, job.kind, job.subject)
             if now is None or now.id != job.id or now.status not in (JobStatus.WAITING, JobStatus.RUNNING):

@@ -343,11 +343,7 @@ class TurnRows(Rows):
         connection.execute(update(messages).where(*its).values(label))
         if made:
             steps = [
-                {
-                    **step_row(caller.user_id, end.turn_id, run_id, seq, step),
-                    **label,
-                    **bills.get((run_id, place), {}),
-                }
+                {**step_row(caller.user_id, end.turn_id, run_id, seq, step), **label, **bills.get((run_id, place), {})}
                 for seq, (run_id, place, step) in enumerate(made, start=1)
             ]
             connection.execute(insert(messages), steps)
