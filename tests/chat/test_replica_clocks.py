@@ -460,7 +460,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "lamella.db"
 
 
-LONG = [pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8)]
+LONG = [pytest.param(seed, marks=pytest.mark.long) for seed in (*range(2, 8), 10, 12)]
 
 
 @pytest.mark.parametrize("seed", [1, *LONG])

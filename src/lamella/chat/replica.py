@@ -125,10 +125,15 @@ class Replica:
             pause = min(2 * pause, LONGEST_LOOK)
 
     async def let_go(self, conversation_id: str) -> bool:
-        """Let a conversation go, unless work is left in it; returns whether any is. Retries until the store answers."""
+        """Let a conversation go, unless work is left in it; returns whether any is. Retries until the store answers.
+
+        What is left of a conversation that another process has taken over is no work of this one.
+        """
         while True:
             try:
                 return await self._rows.let_go(self.id, conversation_id)
+            except LeaseLost:
+                return False
             except StoreFailed as error:
                 log.error("a conversation is still held", conversation_id=conversation_id, error=error.message)
                 await self._clock.sleep(BEAT_SECONDS)
