@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import text
 
 from lamella.core.json import JsonObject
-from lamella.core.records import Caller, Job, JournalEntry, QueuedMessage, TurnEnd, UnfinishedTurn
+from lamella.core.records import Caller, Job, JournalEntry, NewJob, QueuedMessage, TurnEnd, UnfinishedTurn
 from lamella.core.replicas import Inherited
 from lamella.core.sessions import Session, SessionStep
 from lamella.storage.conversations.conversations import ConversationRows
@@ -72,16 +72,21 @@ class OldLabel(TurnRows):
 class LeasesForever(JobRows):
     """Never takes up what a dead worker left."""
 
+    async def begin(
+        self, caller: Caller, job: NewJob, at: datetime, lease_seconds: float, *, first: bool = False
+    ) -> tuple[Job, bool]:
+        """See `begin` of the store."""
+        return await super().begin(caller, job, at, 1e9, first=first)
+
     async def claim(
         self,
         kinds: Sequence[str],
         now: datetime,
         lease_seconds: float,
         busy: Sequence[tuple[str, str]] = (),
-        only: str | None = None,
     ) -> Job | None:
         """See `claim` of the store."""
-        return await super().claim(kinds, now, 1e9, busy, only)
+        return await super().claim(kinds, now, 1e9, busy)
 
 
 class NoKeys(KeyRows):

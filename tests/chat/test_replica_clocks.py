@@ -375,6 +375,9 @@ class Unfenced(Watching):
     async def write(self, work: Callable[[Connection], T]) -> T:
         return await self._write_with(partial(self._noted, work))
 
+    async def repeat(self, work: Callable[[Connection], Callable[[], T]]) -> T:
+        return await self._repeat_with(work)
+
 
 class HurriedWatch(BeatWatch):
     """Measures by a clock that runs twice as fast."""
