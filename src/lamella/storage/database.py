@@ -129,6 +129,9 @@ class Database:
         """Give free space back to the disk, and let go of what was removed; False if something is still being read."""
         raise NotImplementedError
 
+    def hurry(self, seconds: float) -> None:
+        """The process ends: nothing waits longer than `seconds` from now on for a server that is away."""
+
     async def close(self) -> None:
         """Close every connection; a transaction that has begun to write comes to its end first."""
         if self._closed:

@@ -55,6 +55,8 @@ PAUSE, LONGEST_PAUSE = 0.004, 0.25
 PATIENCE = 20.0
 """Seconds that a verb waits for a server that can't be reached. Then it raises `StoreFailed`."""
 
+AWAY_AT_THE_END = "this process ends while the database is away: what is not stored yet is lost"
+
 RECONNECTS = 0.05, 1.0
 """Seconds before the first attempt to reach it again, and before each later one at most."""
 
@@ -357,6 +359,8 @@ class PostgresDatabase(Database):
         self._away_since: float | None = None
         self._one_at_a_time = asyncio.Lock()
         self._refused: str | None = None
+        self._ends_at: float | None = None
+        self._said_end = False
 
     @classmethod
     def of(cls, url: URL, connections: int | None = None, *, patience: float = PATIENCE) -> PostgresDatabase:
@@ -367,6 +371,11 @@ class PostgresDatabase(Database):
     def refuse(self) -> None:
         """Another process serves the database now: every verb fails from now on."""
         self._refused = TAKEN
+
+    def hurry(self, seconds: float) -> None:
+        """See `Database.hurry`. A transaction whose end is not known is given up then too."""
+        if self._ends_at is None:
+            self._ends_at = monotonic() + seconds
 
     async def _read_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
         return await self._reached(self._readers, Attempt(self._read, partial(_at_once, work), writes=False))
@@ -404,7 +413,7 @@ class PostgresDatabase(Database):
         """What an attempt gives. While the server is away, one verb at a time tries to reach it.
 
         The patience ends for a transaction that surely changed nothing. One whose end is not known waits for the
-        server as long as it takes, and then knows.
+        server as long as it takes, and then knows, unless the process ends.
         """
         until = monotonic() + (self._patience if patience is None else patience)
         pause, longest = RECONNECTS
@@ -414,17 +423,26 @@ class PostgresDatabase(Database):
                 if self._away_since is None:
                     return await in_thread(threads, attempt.run)
                 async with self._one_at_a_time:
-                    if monotonic() > until and self._away is not None and not attempt.is_unknown:
+                    if self._away is not None and self._is_over(until, monotonic(), attempt):
                         raise failure(self._away.error)
                     found = await in_thread(threads, attempt.run)
                     self._is_back()
                     return found
             except ServerAway as away:
                 self._is_away(away)
-                if monotonic() + pause > until and not attempt.is_unknown:
+                if self._is_over(until, monotonic() + pause, attempt):
                     raise failure(away.error) from away.error
             await asyncio.sleep(uniform(pause / 2, pause))
             pause = min(2 * pause, longest)
+
+    def _is_over(self, until: float, now: float, attempt: Attempt[Any]) -> bool:
+        """Whether the patience for a server that is away has ended by `now`."""
+        if self._ends_at is None or now <= self._ends_at:
+            return now > until and not attempt.is_unknown
+        if not self._said_end:
+            self._said_end = True
+            log.error(AWAY_AT_THE_END)
+        return True
 
     def _is_away(self, away: ServerAway) -> None:
         self._away = away
