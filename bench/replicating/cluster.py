@@ -40,12 +40,17 @@ defaults
     retry-on conn-failure 503
 frontend all
     bind 127.0.0.1:{port}
+    use_backend waiting if {{ nbsrv(replicas) eq 0 }}
     default_backend replicas
 backend replicas
     balance roundrobin
     option httpchk
     http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host 127.0.0.1
     default-server check inter 300ms fall 1 rise 1
+{servers}
+backend waiting
+    retry-on conn-failure
+    balance roundrobin
 {servers}
 """
 

@@ -48,8 +48,10 @@ def of_rows(url: str) -> list[str]:
     return found
 
 
-async def of_conversations(http: httpx2.AsyncClient, heard: Sequence[Heard]) -> list[str]:
-    """No message is lost or doubled, and what a client heard stays true."""
+async def of_conversations(
+    http: httpx2.AsyncClient, heard: Sequence[Heard], silence: float = STUCK_SECONDS
+) -> list[str]:
+    """No message is lost or doubled, and what a client heard stays true; nothing was silent for longer than that."""
     by_conversation: dict[str, list[Heard]] = {}
     for one in heard:
         by_conversation.setdefault(one.conversation, []).append(one)
@@ -57,7 +59,7 @@ async def of_conversations(http: httpx2.AsyncClient, heard: Sequence[Heard]) -> 
 
     async def looked(id: str, ones: list[Heard]) -> list[str]:
         async with limit:
-            return await _conversation(http, id, ones)
+            return await _conversation(http, id, ones, silence)
 
     found = await asyncio.gather(*(looked(id, ones) for id, ones in by_conversation.items()))
     return [law for laws in found for law in laws]
@@ -76,12 +78,12 @@ async def turns_of(http: httpx2.AsyncClient, id: str) -> list[dict[str, Any]]:
         after = f"&after={page['last_id']}"
 
 
-async def _conversation(http: httpx2.AsyncClient, id: str, heard: Sequence[Heard]) -> list[str]:
+async def _conversation(http: httpx2.AsyncClient, id: str, heard: Sequence[Heard], silence: float) -> list[str]:
     turns, broken = await turns_of(http, id), []
     for one in heard:
         if one.refused:
             broken.append(f"{one.key}: {one.refused}")
-        if one.silence > STUCK_SECONDS:
+        if one.silence > silence:
             broken.append(f"{one.key}: silent for {one.silence:.1f} s")
         if one.command:
             continue

@@ -86,7 +86,7 @@ def anyio_backend() -> str:
 
 def test_every_message_of_the_page_is_one_that_is_told() -> None:
     told = {one[1] for one in _EXPLANATIONS} | {message for message, _ in _STATES.values()}
-    listed = re.findall(r"(?m)^\| (The [^|]*\.) \|", PAGE)
+    listed = re.findall(r"(?m)^\| ((?:The|PostgreSQL) [^|]*\.) \|", PAGE)
     assert len(listed) >= 6
     for message in listed:
         first = message.partition(" / ")[0]

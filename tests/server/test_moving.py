@@ -369,7 +369,7 @@ def test_a_copy_whose_connection_is_cut_says_so_and_goes_on(folder: Path, postgr
     with reading.connect() as source:
         copy = DatabaseCopy(source, writing, cut)
         copy.begin()
-        with pytest.raises(StoreFailed, match="The database can't be reached"), plain_errors():
+        with pytest.raises(StoreFailed, match="PostgreSQL can't be reached"), plain_errors():
             copy.rows()
     reading.dispose()
     writing.dispose()

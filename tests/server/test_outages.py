@@ -1,4 +1,4 @@
-"""Replicas under speaking conversations while Redis is away or forgets, and behind PgBouncer.
+"""Replicas under speaking conversations while Redis or PostgreSQL is away, behind PgBouncer, and at a failover.
 
 Clients speak through the balancer. In the end the laws of `bench/replicating/laws.py` hold: no message is lost or
 doubled, no turn is stuck, and every packet was heard once and in order.
@@ -10,10 +10,13 @@ import asyncio
 import getpass
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -51,26 +54,44 @@ def on() -> Iterator[Servers]:
 
 
 async def spoken(
-    provider: str, on: Servers, meanwhile: Callable[[Cluster], Awaitable[None]], database: str = "", url: str = ""
+    provider: str,
+    on: Servers,
+    meanwhile: Callable[[Cluster], Awaitable[None]],
+    database: str = "",
+    url: str = "",
+    *,
+    conversations: int = 6,
+    silence: float = laws.STUCK_SECONDS,
 ) -> list[str]:
     """The laws that are broken after conversations were spoken through two replicas until `meanwhile` came back.
 
-    `database` is the URL that the replicas use in place of one of their own, `url` the same one for the test.
+    `database` is the URL that the replicas use in place of one of their own, `url` the same one for the test. No turn
+    is silent for longer than `silence` seconds.
     """
     await _tell(provider)
     heard, ended, settings = list[Heard](), asyncio.Event(), {"LAMELLA_DATABASE_URL": database} if database else {}
     async with cluster(provider, 2, on, settings) as among, _client(among.url) as http:
         async with asyncio.TaskGroup() as group:
-            for number in range(6):
+            for number in range(conversations):
                 speaker, own = Speaker(http), Random(f"{SEED} {number}")
                 group.create_task(_speak(speaker, own, f"{SEED}-{number}", ended, heard))
             await meanwhile(among)
             ended.set()
         assert len(heard) > 12
-        broken = await laws.of_conversations(http, heard)
+        broken = await laws.of_conversations(http, heard, silence)
         states = (await http.get("/readyz")).json()["checks"]
     assert set(states.values()) == {"ok"}
+    _say(heard)
     return broken + laws.of_rows(url or among.database)
+
+
+def _say(heard: list[Heard]) -> None:
+    """What happened, for who reads the output of a test."""
+    ended = Counter(one.ended for one in heard)
+    told = Counter(answer for one in heard for answer in one.told)
+    lines = [f"{len(heard)} messages: {dict(ended)}, longest silence {max(one.silence for one in heard):.1f} s"]
+    lines += [f"{count} times: {answer}" for answer, count in told.most_common(8)]
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 async def test_redis_is_away_for_a_minute(on: Servers) -> None:
@@ -99,6 +120,111 @@ async def test_redis_loses_its_memory_again_and_again(on: Servers) -> None:
 
     with simulator(*OPTIONS, *KEPT) as provider:
         assert await spoken(provider.url, on, emptied) == []
+
+
+AWAY = 10.0
+"""Seconds that PostgreSQL is away: half of what a request waits for it."""
+
+
+async def _says_away(among: Cluster) -> None:
+    """Every replica says that the database is not there, and why."""
+    async with httpx2.AsyncClient(trust_env=False, timeout=10) as http:
+        for one in among.replicas:
+            answer = await http.get(f"{one.url}/readyz")
+            assert (answer.status_code, answer.json()["checks"]["database"]) == (503, "unavailable")
+            error = answer.json()["error"]
+            assert error["message"].startswith("The server is not ready: database is unavailable.")
+            assert "\n" not in error["message"]
+            assert error["param"] == "database"
+            assert (await http.get(f"{one.url}/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("leaves", "comes"),
+    [("stop", "start"), ("crash", "start"), ("freeze", "thaw")],
+    ids=["stopped", "ended at once", "standing still"],
+)
+async def test_postgresql_is_away_for_ten_seconds(on: Servers, leaves: str, comes: str) -> None:
+    async def away(among: Cluster) -> None:
+        await asyncio.sleep(3)
+        await asyncio.to_thread(getattr(on[0], leaves))
+        await asyncio.sleep(AWAY / 2)
+        await _says_away(among)
+        await asyncio.sleep(AWAY / 2)
+        await asyncio.to_thread(getattr(on[0], comes))
+        await asyncio.sleep(5)
+
+    with simulator(*OPTIONS, *KEPT) as provider:
+        assert await spoken(provider.url, on, away, conversations=10, silence=AWAY + laws.STUCK_SECONDS) == []
+
+
+async def test_connections_are_cut_in_the_midst_of_transactions(on: Servers) -> None:
+    async def cut(among: Cluster) -> None:
+        name = make_url(among.database).database or ""
+        for _round in range(30):
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(on[0].cut, name)
+
+    with simulator(*OPTIONS, *KEPT) as provider:
+        assert await spoken(provider.url, on, cut, conversations=10) == []
+
+
+# A standby takes over
+
+
+@contextmanager
+def _by_an_address(primary: PostgresServer, standby: PostgresServer) -> Iterator[str]:
+    """A port of haproxy that leads to the primary, and to the standby once the primary is gone."""
+    program, port = shutil.which("haproxy", path=SBIN), free_port()
+    assert program is not None
+    with tempfile.TemporaryDirectory(prefix="tcp-") as folder:
+        config = Path(folder) / "haproxy.cfg"
+        config.write_text(
+            "defaults\n mode tcp\n timeout connect 1s\n timeout client 1h\n timeout server 1h\n"
+            f"listen postgresql\n bind 127.0.0.1:{port}\n option redispatch\n"
+            f" default-server check inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions\n"
+            f" server primary unix@{primary.socket}\n server standby unix@{standby.socket} backup\n"
+        )
+        with subprocess.Popen([program, "-db", "-q", "-f", str(config)]) as process:
+            try:
+                yield primary.behind(port, "{name}")
+            finally:
+                process.terminate()
+
+
+@contextmanager
+def _by_two_hosts(primary: PostgresServer, standby: PostgresServer) -> Iterator[str]:
+    """A URL that names both servers."""
+    hosts = ",".join(str(Path(one.socket).parent) for one in (primary, standby))
+    yield f"postgresql://postgres@/{{name}}?host={hosts}"
+
+
+@pytest.mark.parametrize("reached", [_by_two_hosts, _by_an_address], ids=["two hosts", "one address"])
+async def test_a_standby_takes_over(
+    on: Servers, reached: Callable[[PostgresServer, PostgresServer], AbstractContextManager[str]]
+) -> None:
+    database = on[0].copied("followed")
+
+    async def promoted(among: Cluster) -> None:
+        await asyncio.sleep(3)
+        paused = among.replicas[0].pid
+        os.kill(paused, signal.SIGSTOP)  # the other one will take its conversations, at the new primary
+        await asyncio.sleep(1)
+        await asyncio.to_thread(on[0].kill)
+        await asyncio.sleep(5)
+        await asyncio.to_thread(standby.promote)
+        await asyncio.sleep(10)
+        os.kill(paused, signal.SIGCONT)
+        await asyncio.sleep(5)
+
+    with (
+        simulator(*OPTIONS, *KEPT) as provider,
+        on[0].standby() as standby,
+        reached(on[0], standby) as url,
+    ):
+        given, own = url.format(name=database), standby.url(database)
+        broken = await spoken(provider.url, on, promoted, given, own, conversations=10, silence=40)
+    assert broken == []
 
 
 @contextmanager

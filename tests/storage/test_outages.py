@@ -14,7 +14,7 @@ from sqlalchemy import Connection, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from cut_connections import Proxy, proxied
-from lamella.core.errors import LeaseLost, NotFound, NotWaiting, StoreFailed
+from lamella.core.errors import NotFound, NotWaiting, StoreFailed, StoreUnreachable
 from lamella.core.ids import CountingIds
 from lamella.core.records import PageQuery
 from lamella.storage import Store
@@ -23,19 +23,7 @@ from lamella.storage.postgresql import HeldDatabase, PostgresDatabase, held_data
 from postgres import PostgresServer, running, skip_if_absent
 
 from .conftest import PostgresBacking
-from .examples import (
-    ANN,
-    conversation,
-    entry,
-    minutes,
-    new_job,
-    new_request,
-    new_turn,
-    notice,
-    queued_message,
-    record,
-    turn_end,
-)
+from .examples import ANN, conversation, entry, minutes, new_request, new_turn, notice, queued_message, record, turn_end
 
 pytestmark = pytest.mark.anyio
 
@@ -62,17 +50,8 @@ async def _reached(
 
 Verb = Callable[[Store], Awaitable[object]]
 
-
-async def _finish_job(store: Store) -> None:
-    """Of a worker that was told, or not, that it is done."""
-    if (job := await store.jobs.job(ANN, "compact", "conv_1")) is not None:
-        with suppress(LeaseLost):
-            await store.jobs.finish(job, minutes(1))
-
-
 VERBS: dict[str, Verb] = {
     "create_conversation": lambda store: store.conversations.create_conversation(ANN, conversation()),
-    "take": lambda store: store.replicas.take("one", "conv_1", to_speak=True),
     "claim_key": lambda store: store.keys.claim_key(ANN, "key", "turns", "f", "turn_1", minutes(0)),
     "begin_turn": lambda store: store.turns.begin_turn(ANN, new_turn(), minutes(0)),
     "record_request": lambda store: store.requests.record_request(ANN, new_request(record())),
@@ -81,9 +60,6 @@ VERBS: dict[str, Verb] = {
     "change_queued": lambda store: store.queue.change_queued(ANN, "queued_m1", text="Other"),
     "add_notice": lambda store: store.notices.add_notice(ANN, notice(), ["queued_m1"]),
     "finish_turn": lambda store: store.turns.finish_turn(ANN, turn_end()),
-    "begin_job": lambda store: store.jobs.begin(ANN, new_job(), minutes(0), 90.0),
-    "finish_job": _finish_job,
-    "let_go": lambda store: store.replicas.let_go("one", "conv_1"),
     "release_key": lambda store: store.keys.release_key(ANN, "key"),
     "turns": lambda store: store.turns.turns(ANN, "conv_1", PageQuery(5)),
 }
@@ -179,6 +155,30 @@ async def test_many_writers_are_cut_again_and_again(postgres: PostgresServer, pr
         assert [message.seq for message in found] == list(range(1, 13))
 
 
+async def test_sessions_that_the_server_ends_again_and_again_fail_nothing(postgres: PostgresServer) -> None:
+    """It says so in the midst of the answers to statements that were sent together, and gives no more of them."""
+    name, ended, done = postgres.copied(), asyncio.Event(), 0
+    async with Store(PostgresDatabase.of(database_url(postgres.url(name))), CountingIds()) as store:
+
+        async def write(number: int) -> int:
+            count = 0
+            while not ended.is_set():
+                count += 1
+                await store.queue.queue_message(ANN, queued_message(f"queued_{number}_{count}"), 10_000)
+                await store.conversations.conversation(ANN, "conv_1")
+            return count
+
+        await store.conversations.create_conversation(ANN, conversation())
+        writing = [asyncio.create_task(write(number)) for number in range(8)]
+        for _round in range(20):
+            await asyncio.sleep(0.2)
+            await asyncio.to_thread(postgres.cut, name)
+        ended.set()
+        async with asyncio.timeout(30):
+            done = sum(await asyncio.gather(*writing))
+        assert len(await store.queue.queued(ANN, "conv_1")) == done > 8
+
+
 async def test_an_old_connection_is_replaced_at_once(
     postgres: PostgresServer, proxy: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,10 +217,22 @@ async def test_who_waits_too_long_is_told_what_is_down(postgres: PostgresServer,
         assert monotonic() - begun < 5
         for error in failed:
             assert isinstance(error, StoreFailed)
-            assert error.message == "The database can't be reached."
-            assert error.hint == "Is the server of LAMELLA_DATABASE_URL up?"
+            assert error.message == "PostgreSQL can't be reached."
+            assert error.hint == "Try again in a moment. Is the server of LAMELLA_DATABASE_URL up?"
         proxy.accept()
         await store.conversations.conversation(ANN, "conv_1")
+
+
+async def test_who_does_not_wait_finds_out_that_the_server_is_back(postgres: PostgresServer, proxy: Proxy) -> None:
+    """The beats of a replica are such verbs: nobody else asks on their connections."""
+    async with _reached(proxy, postgres, patience=0.0) as (store, _):
+        await store.conversations.create_conversation(ANN, conversation())
+        proxy.refuse()
+        for _again in range(3):
+            with pytest.raises(StoreUnreachable):
+                await store.conversations.conversation(ANN, "conv_1")
+        proxy.accept()
+        assert (await store.conversations.conversation(ANN, "conv_1")).id == "conv_1"
 
 
 @pytest.mark.parametrize("forward", [True, False], ids=["done", "undone"])
@@ -382,6 +394,27 @@ async def test_a_server_that_restarts_is_waited_for(own_server: PostgresServer) 
         assert len(await store.queue.queued(ANN, "conv_1")) == len(ids)
 
 
+async def test_a_commit_that_a_crash_lost_is_not_taken_for_one_of_another_transaction(
+    own_server: PostgresServer,
+) -> None:
+    """After a crash the server gives the ids of lost transactions to others, which may commit before it is asked."""
+    with proxied(own_server.socket) as proxy:
+        async with _reached(proxy, own_server) as (store, backing):
+            await store.conversations.create_conversation(ANN, conversation())
+            proxy.cut_at(b"COMMIT", forward=False, then_refuse=True)
+            beginning = asyncio.create_task(store.turns.begin_turn(ANN, new_turn(), minutes(0)))
+            async with asyncio.timeout(10):
+                while not proxy.cuts:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            await asyncio.to_thread(own_server.crash)
+            await asyncio.to_thread(own_server.start)
+            for _ in range(20):
+                await asyncio.to_thread(own_server.run, "SELECT pg_current_xact_id()")
+            proxy.accept()
+            assert (await beginning).id == "turn_1"
+            assert len(backing.dump()["turns"]) == 1
+
+
 @pytest.mark.parametrize(
     ("statements", "said"),
     [
@@ -412,5 +445,5 @@ async def test_a_server_that_is_not_there_is_told_as_such(postgres: PostgresServ
     """A server that was stopped has no socket any more."""
     address = make_url(postgres.url("none")).set(host=None, query={"host": str(tmp_path)})
     async with Store(PostgresDatabase.of(address, patience=0.1), CountingIds()) as store:
-        with pytest.raises(StoreFailed, match="The database can't be reached"):
+        with pytest.raises(StoreFailed, match="PostgreSQL can't be reached"):
             await store.conversations.create_conversation(ANN, conversation())

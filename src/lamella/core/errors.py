@@ -33,6 +33,7 @@ LamellaError
 ├── DynamicContextFailed        dynamic_context_failed; the message was not sent
 ├── LeaseLost                   a worker's lease expired: another worker has its job
 ├── StoreFailed                 the database or the file folder failed
+│   └── StoreUnreachable            store_unreachable; the database may be back in a moment
 ├── ServerStopping              overloaded; the process is shutting down
 ├── NotReady                    overloaded; a part of the server does not work
 ├── TooManyConnections          overloaded; all connections are in use
@@ -271,6 +272,12 @@ class StoreFailed(LamellaError):
     """The database or the file folder failed; nothing was changed."""
 
     code = "store_failed"
+
+
+class StoreUnreachable(StoreFailed):
+    """The database does not answer now, or takes no changes. The same request may succeed in a moment."""
+
+    code = "store_unreachable"
 
 
 class ServerStopping(LamellaError):

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from lamella.core.errors import LamellaError
+from lamella.core.errors import (
+    LamellaError,
+    LeaseLost,
+    NotReady,
+    ServerStopping,
+    StoreUnreachable,
+    TooManyConnections,
+)
 from lamella.core.json import Json, decode_object, encode
 from lamella.gateway.dialects import Dialect
 from lamella.llm.event_stream import EventDecoder
@@ -33,6 +40,8 @@ STATUS = {
     "internal_error": 500,
     "store_failed": 500,
     "dynamic_context_failed": 500,
+    "store_unreachable": 504,
+    "lease_lost": 504,
     "configuration_error": 500,
     "provider_error": 502,
     "overloaded": 503,
@@ -94,6 +103,16 @@ def status_of(error: LamellaError) -> int:
     if error.code == "not_found" and error.param == "previous_response_id":
         return 400
     return STATUS.get(error.code, 500)
+
+
+RETRY_AFTER = {"retry-after": "1"}
+"""Of an answer whose request may be sent again soon, here or to another server."""
+
+
+def retry_after(error: LamellaError) -> Mapping[str, str]:
+    """The header that asks to send a request again, if that may help soon."""
+    soon = isinstance(error, ServerStopping | NotReady | TooManyConnections | StoreUnreachable | LeaseLost)
+    return RETRY_AFTER if soon else {}
 
 
 def failure_code(error: LamellaError) -> str:

@@ -47,7 +47,7 @@ from lamella.gateway.additions import (
     without_own_seals,
 )
 from lamella.gateway.dialects import Dialect
-from lamella.gateway.errors import error_body, error_event, status_of
+from lamella.gateway.errors import error_body, error_event, retry_after, status_of
 from lamella.gateway.exchange import PROMPT_FIELDS, Exchange, Route
 from lamella.gateway.issued import IssuedResponses
 from lamella.gateway.loops import SILENCE
@@ -445,7 +445,7 @@ class Sent:
 
     async def refuse(self, dialect: Dialect, error: LamellaError, headers: Mapping[str, str] | None = None) -> None:
         """An error of ours in the dialect's shape, before anything was sent."""
-        retries = {}
+        retries = {**retry_after(error)}
         if isinstance(error, ProviderError):
             may_be_spent = isinstance(error, ProviderTimeout)
             retries = {"x-should-retry": "true" if error.retryable and not may_be_spent else "false"}

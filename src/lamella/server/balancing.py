@@ -19,10 +19,10 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lamella.app.app import App
-from lamella.core.errors import ConfigurationError, LamellaError, NotReady, ServerStopping
+from lamella.core.errors import ConfigurationError, LamellaError, NotReady, ServerStopping, StoreUnreachable
 from lamella.core.json import encode
-from lamella.gateway.errors import STATUS
-from lamella.server.failures import RETRY_AFTER, error_answer
+from lamella.gateway.errors import RETRY_AFTER, STATUS
+from lamella.server.failures import error_answer
 
 CACHED_SECONDS = 1.0
 """How long a finding is kept: probes of any number cost one look a second."""
@@ -50,6 +50,7 @@ class ServerReadiness:
         self._looked = -CACHED_SECONDS
         self._looking = asyncio.Lock()
         self._writing: asyncio.Task[None] | None = None
+        self._why = ""
 
     async def states(self) -> dict[str, State]:
         """By the name of each part."""
@@ -68,7 +69,8 @@ class ServerReadiness:
         if self._app.chat.is_draining:
             error = ServerStopping("The server is stopping.", hint="Send new work to another one.")
         elif broken is not None:
-            message = f"The server is not ready: {broken} is {states[broken]}."
+            why = f" {self._why}" if broken == "database" else ""
+            message = f"The server is not ready: {broken} is {states[broken]}.{why}"
             error = NotReady(message, hint="The server's log has the cause.", param=broken)
         else:
             return Response(encode({"status": "ready", "checks": states}), media_type="application/json")
@@ -87,7 +89,12 @@ class ServerReadiness:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._app.store.database.check_writable())
         await asyncio.wait({self._writing}, timeout=PATIENCE)
-        return "ok" if self._writing.done() and self._writing.exception() is None else "unavailable"
+        if not self._writing.done():
+            self._why = f"It gave no answer for {PATIENCE:.0f} s."
+            return "unavailable"
+        error = self._writing.exception()
+        self._why = error.message if isinstance(error, LamellaError) else ""
+        return "ok" if error is None else "unavailable"
 
     def _disk(self) -> State:
         folder = self._app.settings.data
@@ -128,6 +135,58 @@ class Drain:
         else:
             error = ServerStopping("The server is stopping.", hint="Send the request again: another one may take it.")
             await error_answer(error, scope)(scope, receive, closing)
+
+
+ANSWER_SECONDS, SILENT_SECONDS = 25.0, 20.0
+"""The longest that a request waits for its answer to begin while the database is silent, and what counts as silent."""
+
+LOOK_SECONDS = 1.0
+"""Seconds between two looks whether it still is, for a request that is older."""
+
+
+class AnswerLimit:
+    """Answers a request in place of a database that says nothing. What it asked for goes on, and may still happen."""
+
+    def __init__(self, app: ASGIApp, of: App) -> None:
+        self._app = app
+        self._database = of.store.database
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state: Literal["waits", "answered", "given up"] = "waits"
+        answering: asyncio.Task[None] | None = None
+        timer: asyncio.TimerHandle | None = None
+        loop = asyncio.get_running_loop()
+
+        async def noting(message: Message) -> None:
+            nonlocal state
+            if state != "given up":
+                state = "answered"
+                await send(message)
+
+        def look() -> None:
+            nonlocal state, timer, answering
+            if state != "waits":
+                return
+            if self._database.silent_seconds < SILENT_SECONDS:
+                timer = loop.call_later(LOOK_SECONDS, look)
+                return
+            state = "given up"
+            error = StoreUnreachable(
+                "PostgreSQL gives no answer.",
+                hint="What was asked for may still happen: send it again with the same Idempotency-Key.",
+            )
+            answering = asyncio.create_task(error_answer(error, scope)(scope, receive, send))
+
+        timer = loop.call_later(ANSWER_SECONDS, look)
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            timer.cancel()
+            if answering is not None:
+                await answering
 
 
 def read_proxies(text: str) -> Networks:

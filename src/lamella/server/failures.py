@@ -18,13 +18,10 @@ from lamella.core.errors import (
     InvalidRequest,
     LamellaError,
     NotFound,
-    NotReady,
-    ServerStopping,
-    TooManyConnections,
     TurnInProgress,
 )
 from lamella.core.json import encode, unstorable
-from lamella.gateway.errors import STATUS, dialect_of, error_body, status_of
+from lamella.gateway.errors import STATUS, dialect_of, error_body, retry_after, status_of
 from lamella.gateway.recorder import LONG_BYTES
 
 log = structlog.get_logger()
@@ -32,14 +29,9 @@ log = structlog.get_logger()
 FIELDS_HINT = "/openapi.json has the fields of every request; bodies are JSON, as content-type application/json."
 
 
-RETRY_AFTER = {"retry-after": "1"}
-"""Of an answer whose request may be sent again soon, here or to another server."""
-
-
 def error_answer(error: LamellaError, scope: Scope, status: int | None = None) -> Response:
     """The answer for an error of our tree, in the words of the API that a request belongs to."""
-    headers = {"x-should-retry": "false"} if isinstance(error, TurnInProgress | FileInUse) else None
-    headers = RETRY_AFTER if isinstance(error, ServerStopping | NotReady | TooManyConnections) else headers
+    headers = {"x-should-retry": "false"} if isinstance(error, TurnInProgress | FileInUse) else retry_after(error)
     dialect = dialect_of(scope["path"], Headers(scope=scope))
     status = status or (STATUS.get(error.code, 500) if dialect is None else status_of(error))
     body = encode({"error": error.as_dict()}) if dialect is None else error_body(dialect, error)

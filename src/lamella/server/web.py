@@ -23,7 +23,7 @@ from lamella.core.errors import InvalidRequest, PayloadTooLarge
 from lamella.gateway.relay import SEND_BODY
 from lamella.gateway.wrap import RECORDS
 from lamella.server.authentication import Authentication, AuthenticationMiddleware, Identify, OriginGuard
-from lamella.server.balancing import Drain, ServerReadiness, TrustedProxies, read_proxies
+from lamella.server.balancing import AnswerLimit, Drain, ServerReadiness, TrustedProxies, read_proxies
 from lamella.server.doors import PATHS, add_doors
 from lamella.server.failures import EVERYTHING, check_text, error_answer, install, methods_of
 from lamella.server.frontends import Frontends
@@ -224,7 +224,7 @@ def create_web(
         return by_key is not None and by_key.is_local and not await app.accounts.are_set_up()
 
     # Outside of all that reads something: there requests can overtake each other.
-    web = Arrivals(Headers(Drain(OriginGuard(with_parts, is_open), app)), app.chat)
+    web = Arrivals(Headers(AnswerLimit(Drain(OriginGuard(with_parts, is_open), app), app)), app.chat)
     return _from_root(TrustedProxies(web, read_proxies(app.settings.trusted_proxies)))
 
 

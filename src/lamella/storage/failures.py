@@ -9,14 +9,18 @@ import structlog
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from lamella.core.errors import InvalidRequest, StoreFailed
+from lamella.core.errors import InvalidRequest, StoreFailed, StoreUnreachable
 
 log = structlog.get_logger()
 
 _RESTORE = "Restore the data folder from a backup."
 _FAILED = "The database failed."
 
-_UNREACHABLE = ("The database can't be reached.", "Is the server of LAMELLA_DATABASE_URL up?")
+_UNREACHABLE = ("PostgreSQL can't be reached.", "Try again in a moment. Is the server of LAMELLA_DATABASE_URL up?")
+
+_READ_ONLY = ("PostgreSQL takes no changes now.", "Try again in a moment. Is this server a standby, or full?")
+
+_BUSY = ("The database is too busy.", "Try again in a moment.")
 
 _CROWDED = ("The database takes no more connections.", "Raise its max_connections, or run fewer processes.")
 
@@ -52,7 +56,7 @@ _EXPLANATIONS = (
 
 
 _STATES = {
-    "25006": ("The database takes no changes now.", "Is this server a standby, or full?"),
+    "25006": _READ_ONLY,
     "42501": _FORBIDDEN,
     "42P01": ("The database lacks a table.", "Restore the database from a backup."),
     "53100": ("The disk of the database is full: nothing was stored.", "Free some space, then try again."),
@@ -65,16 +69,25 @@ _STATES = {
 client library tells no code: those are known by their words above."""
 
 
+_PASSES = (_UNREACHABLE, _READ_ONLY, _CROWDED, _BUSY)
+"""What may be over in a moment."""
+
+
+def _failed(message: str, hint: str | None) -> StoreFailed:
+    kind = StoreUnreachable if (message, hint) in _PASSES else StoreFailed
+    return kind(message, hint=hint)
+
+
 def failure(error: SQLAlchemyError) -> StoreFailed:
     """An error of the database as the store raises it."""
     if isinstance(error, PoolTimeout):
-        return StoreFailed("The database is too busy.", hint="Try again in a moment.")
+        return _failed(*_BUSY)
     if (known := _STATES.get(getattr(getattr(error, "orig", None), "sqlstate", None) or "")) is not None:
-        return StoreFailed(known[0], hint=known[1])
+        return _failed(*known)
     cause = str(getattr(error, "orig", None) or type(error).__name__).split("\n", 1)[0]
     for symptom, message, hint in _EXPLANATIONS if not isinstance(error, IntegrityError) else ():
         if symptom in cause.lower():
-            return StoreFailed(message, hint=hint)
+            return _failed(message, hint)
     log.error("the database failed", cause=cause)
     reason = "The data contradicts stored data." if isinstance(error, IntegrityError) else _FAILED
     return StoreFailed(reason, hint="Nothing was changed. The server's log has the cause.")

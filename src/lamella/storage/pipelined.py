@@ -24,12 +24,23 @@ from typing import Any, NamedTuple, Self
 
 from psycopg import Connection, Cursor, Error, OperationalError
 from psycopg.abc import Params
-from psycopg.pq import ConnStatus, TransactionStatus
+from psycopg.pq import ConnStatus, PipelineStatus, TransactionStatus
 
-_TRANSACTION_ID = "SELECT pg_current_xact_id()::text"
+_MARK = "SELECT pg_current_xact_id()::text, pg_logical_emit_message(true, 'lamella', ''), pg_last_wal_replay_lsn()"
+"""The message puts the id into the log of the server, at a place that is known then."""
 
 Description = Sequence[Any]
 """What DB-API tells of the columns of rows."""
+
+
+class TransactionMark(NamedTuple):
+    """What a transaction is found by later: its id, a place in the server's log before which it stands, and where the
+    server's last recovery ended when it ran; None if that server began without one.
+    """
+
+    id: str
+    place: str
+    recovered: str | None
 
 
 class PipelinedCursor(Cursor[Any]):
@@ -137,8 +148,8 @@ class PipelinedConnection(Connection[Any]):
         self._has_begun = False
         self._is_answered = True
         self._is_direct = False
-        self.transaction_id: str | None = None
-        """The id of the running or the last transaction, if it asked for one and the server has answered."""
+        self.mark: TransactionMark | None = None
+        """Of the running or the last transaction, if it asked for one and the server has answered."""
 
     @classmethod
     def connect(cls, *args: Any, **given: Any) -> Self:
@@ -153,11 +164,11 @@ class PipelinedConnection(Connection[Any]):
         """Whether something is to be sent with the next statement."""
         return bool(self._waiting) or not self._is_answered
 
-    def begin(self, statements: Sequence[str], *, asks_id: bool) -> None:
-        """Begin a transaction, with its first statements."""
+    def begin(self, statements: Sequence[str], *, writes: bool) -> None:
+        """Begin a transaction, with its first statements. One that writes asks for its id."""
         self._waiting = [_Waiting(Cursor(self), statement) for statement in statements]
         self._begun = len(statements)
-        self._asks_id, self.transaction_id = asks_id, None
+        self._asks_id, self.mark = writes, None
 
     def flush(self) -> None:
         """Send what waits, and take its answers."""
@@ -190,7 +201,7 @@ class PipelinedConnection(Connection[Any]):
                         one.send()
                     if self._asks_id and not ends:
                         asked, self._asks_id = Cursor(self), False
-                        asked.execute(_TRANSACTION_ID)
+                        asked.execute(_MARK)
                     yield
                 except Error as error:
                     first = error
@@ -200,10 +211,13 @@ class PipelinedConnection(Connection[Any]):
             for one in waiting:
                 if isinstance(one.cursor, PipelinedCursor):
                     one.cursor.waits = False
+            if self.pgconn.status == ConnStatus.OK and self.pgconn.pipeline_status != PipelineStatus.OFF:
+                # The server ended the session, and some answers never come: the next statement would wait for them.
+                self.close()
         if first is not None:
             raise first
         if asked is not None:
-            self.transaction_id = asked.fetchall()[0][0]
+            self.mark = TransactionMark(*asked.fetchall()[0])
 
     def commit(self) -> None:
         """Commit, with what waits. The id is known before `COMMIT` is sent."""

@@ -13,16 +13,15 @@ It works through PgBouncer in transaction mode: nothing is prepared, and nothing
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from random import uniform
 from time import monotonic, sleep
-from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -31,8 +30,8 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.util import LRUCache
 
-from lamella.core.errors import ConfigurationError, StoreFailed
-from lamella.storage.database import COUNTED, Database, in_thread, lease_lost
+from lamella.core.errors import ConfigurationError, LamellaError, StoreFailed
+from lamella.storage.database import COUNTED, Database, in_thread
 from lamella.storage.failures import failure, plain_errors
 from lamella.storage.tables import metadata
 
@@ -55,17 +54,12 @@ PAUSE, LONGEST_PAUSE = 0.004, 0.25
 PATIENCE = 20.0
 """Seconds that a verb waits for a server that can't be reached. Then it raises `StoreFailed`."""
 
-AWAY_AT_THE_END = "this process ends while the database is away: what is not stored yet is lost"
-
 RECONNECTS = 0.05, 1.0
 """Seconds before the first attempt to reach it again, and before each later one at most."""
 
 _AGAIN = ("40001", "40P01", "55P03", "25P02")
 """A transaction that contradicts another, waits for one that waits for it, or waited too long to be alone: it changed
 nothing. The last says that one of them came before, in an answer that was passed over: statements are sent together."""
-
-_FENCED = "22012"
-"""A division by zero. Only a fence divides: its process was given up."""
 
 _LOST = ("57P01", "57P02", "57P03", "25006")
 """The server goes down, comes up, or is no primary any more."""
@@ -101,10 +95,8 @@ ALONE = ("SET LOCAL lock_timeout = '2s'", "LOCK TABLE deployment IN EXCLUSIVE MO
 _IS_ALONE = "alone"
 """The option of a connection whose next transaction runs alone."""
 
-_BEGINS, _ASKS_ID = "begins", "asks_id"
-"""The options of a connection that say how its next transaction begins, and whether it asks for its id: else it may be
-done twice.
-"""
+_NOTES = "notes"
+"""The option of a connection whose transaction may be done twice."""
 
 ResultT = TypeVar("ResultT")
 
@@ -115,14 +107,23 @@ def postgres_url(url_or_path: str | Path) -> URL | None:
         return None
     hint = "Write postgresql://USER:PASSWORD@HOST/DATABASE."
     try:
-        url = make_url(url_or_path.replace("postgres://", "postgresql://", 1))
-    except ArgumentError as error:
+        url = make_url(_SEVERAL_HOSTS.sub(_each_host, url_or_path.replace("postgres://", "postgresql://", 1)))
+    except (ArgumentError, ValueError) as error:  # a port that is no number is the second
         raise ConfigurationError("The database URL can't be read.", hint=hint) from error
     if url.drivername not in ("postgresql", "postgresql+psycopg"):
         raise ConfigurationError(f"The driver {url.drivername} is not supported.", hint="Use postgresql+psycopg.")
     if not url.database:
         raise ConfigurationError("The database URL names no database.", hint=hint)
     return url.set(drivername="postgresql+psycopg")
+
+
+_SEVERAL_HOSTS = re.compile(r"(?s)^([^:]+://(?:[^@/?]*@)?)([^@/?]*,[^@/?]*)(/[^?]*)\??(.*)$")
+
+
+def _each_host(found: re.Match[str]) -> str:
+    """`//USER@ONE:5432,OTHER/NAME`, as libpq has it, with a field for each host, as SQLAlchemy has it."""
+    before, hosts, name, fields = found.groups()
+    return f"{before}{name}?" + "&".join([*(f"host={host}" for host in hosts.split(",")), *filter(None, [fields])])
 
 
 def postgres_engine(url: URL, begin: str = SERIALIZABLE, size: int = WRITERS) -> Engine:
@@ -150,12 +151,11 @@ def postgres_engine(url: URL, begin: str = SERIALIZABLE, size: int = WRITERS) ->
 
     def begun(connection: Connection) -> None:
         options = connection.get_execution_options()
-        begins = options.get(_BEGINS, begin)
+        begins = COMMITTED if options.get(_NOTES) else begin
         locks: tuple[str, ...] = ()
         if begins == SERIALIZABLE:
             locks = ALONE if options.get(_IS_ALONE) else TOGETHER
-        asks_id = options.get(_ASKS_ID, begins == SERIALIZABLE)
-        _driver(connection).begin((begins, *locks), asks_id=asks_id)
+        _driver(connection).begin((begins, *locks), writes=begins == SERIALIZABLE)
 
     deferring = _Deferring()
     event.listen(engine, "do_connect", connecting)
@@ -357,10 +357,11 @@ class PostgresDatabase(Database):
         self._patience = patience
         self._away: ServerAway | None = None
         self._away_since: float | None = None
+        self._tried_at = 0.0
+        self._asking = 0
+        self._answered_at = 0.0
         self._one_at_a_time = asyncio.Lock()
         self._refused: str | None = None
-        self._ends_at: float | None = None
-        self._said_end = False
 
     @classmethod
     def of(cls, url: URL, connections: int | None = None, *, patience: float = PATIENCE) -> PostgresDatabase:
@@ -372,30 +373,24 @@ class PostgresDatabase(Database):
         """Another process serves the database now: every verb fails from now on."""
         self._refused = TAKEN
 
-    def hurry(self, seconds: float) -> None:
-        """See `Database.hurry`. A transaction whose end is not known is given up then too."""
-        if self._ends_at is None:
-            self._ends_at = monotonic() + seconds
-
     async def _read_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
-        return await self._reached(self._readers, Attempt(self._read, partial(_at_once, work), writes=False))
+        return await self._reached(self._readers, Attempt(self._read, work, writes=False))
 
     async def _write_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
-        return await self._reached(self._writers, Attempt(self._write, partial(_at_once, work), writes=True))
-
-    async def _repeat_with(self, work: Callable[[Connection], Callable[[], ResultT]]) -> ResultT:
-        return await self._reached(self._writers, Attempt(self._write, work, writes=True, options={_ASKS_ID: False}))
+        return await self._reached(self._writers, Attempt(self._write, work, writes=True))
 
     async def _note_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
-        options = {_ASKS_ID: False, _BEGINS: COMMITTED}
-        return await self._reached(
-            self._writers, Attempt(self._write, partial(_at_once, work), writes=True, options=options)
-        )
+        return await self._reached(self._writers, Attempt(self._write, work, writes=True, notes=True))
 
     async def check_writable(self) -> None:
         """See `Database.check_writable`. It waits for no server: a balancer asks for what is now."""
-        attempt = Attempt(self._write, lambda connection: connection.execute(select(1)).scalar_one, writes=True)
+        attempt = Attempt(self._write, lambda connection: connection.execute(select(1)).scalar_one(), writes=True)
         await self._reached(self._writers, attempt, patience=0.0)
+
+    @property
+    def silent_seconds(self) -> float:
+        """See `Database.silent_seconds`."""
+        return monotonic() - self._answered_at if self._asking else 0.0
 
     async def scrub(self) -> bool:
         """Let the server reuse the room of removed rows. Its log and its backups are the operator's to rotate."""
@@ -410,42 +405,56 @@ class PostgresDatabase(Database):
                 made.execute(f'VACUUM "{table.name}"')
 
     async def _reached(self, threads: Executor, attempt: Attempt[ResultT], patience: float | None = None) -> ResultT:
+        if not self._asking:
+            self._answered_at = monotonic()
+        self._asking += 1
+        try:
+            return await self._waited(threads, attempt, self._patience if patience is None else patience)
+        finally:
+            self._asking -= 1
+
+    async def _in_thread(self, threads: Executor, attempt: Attempt[ResultT]) -> ResultT:
+        try:
+            found = await in_thread(threads, attempt.run)
+        except ServerAway:
+            raise
+        except LamellaError:
+            self._answered_at = monotonic()
+            raise
+        self._answered_at = monotonic()
+        return found
+
+    async def _waited(self, threads: Executor, attempt: Attempt[ResultT], patience: float) -> ResultT:
         """What an attempt gives. While the server is away, one verb at a time tries to reach it.
 
         The patience ends for a transaction that surely changed nothing. One whose end is not known waits for the
-        server as long as it takes, and then knows, unless the process ends.
+        server as long as it takes, and then knows.
         """
-        until = monotonic() + (self._patience if patience is None else patience)
+        began = monotonic()
+        until = began + patience
         pause, longest = RECONNECTS
         while True:
             self._check_open()
             try:
                 if self._away_since is None:
-                    return await in_thread(threads, attempt.run)
+                    return await self._in_thread(threads, attempt)
                 async with self._one_at_a_time:
-                    if self._away is not None and self._is_over(until, monotonic(), attempt):
+                    # Only if another one has tried meanwhile: else nobody would find out that the server is back.
+                    has_waited = monotonic() > until and self._tried_at > began
+                    if has_waited and self._away is not None and not attempt.is_unknown:
                         raise failure(self._away.error)
-                    found = await in_thread(threads, attempt.run)
+                    found = await self._in_thread(threads, attempt)
                     self._is_back()
                     return found
             except ServerAway as away:
                 self._is_away(away)
-                if self._is_over(until, monotonic() + pause, attempt):
+                if monotonic() + pause > until and not attempt.is_unknown:
                     raise failure(away.error) from away.error
             await asyncio.sleep(uniform(pause / 2, pause))
             pause = min(2 * pause, longest)
 
-    def _is_over(self, until: float, now: float, attempt: Attempt[Any]) -> bool:
-        """Whether the patience for a server that is away has ended by `now`."""
-        if self._ends_at is None or now <= self._ends_at:
-            return now > until and not attempt.is_unknown
-        if not self._said_end:
-            self._said_end = True
-            log.error(AWAY_AT_THE_END)
-        return True
-
     def _is_away(self, away: ServerAway) -> None:
-        self._away = away
+        self._away, self._tried_at = away, monotonic()
         if self._away_since is None:
             self._away_since = monotonic()
             log.warning("the database can't be reached; trying again", cause=str(away.error.orig).split("\n", 1)[0])
@@ -473,24 +482,18 @@ class ServerAway(Exception):
 class Attempt(Generic[ResultT]):
     """A transaction that is run until it is surely done. It runs again whole if it was undone.
 
-    `work` gives the function that looks at its answers, which is called after the transaction has ended. `options` are
-    those of its connections.
+    One that `notes` something may be done twice: nobody asks what became of it.
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        work: Callable[[Connection], Callable[[], ResultT]],
-        *,
-        writes: bool,
-        options: Mapping[str, Any] = MappingProxyType({}),
+        self, engine: Engine, work: Callable[[Connection], ResultT], *, writes: bool, notes: bool = False
     ) -> None:
         self._engine = engine
         self._work = work
         self._writes = writes
-        self._options = options
-        self._answer: Callable[[], ResultT] | None = None
-        self._unknown: str | None = None
+        self._notes = notes
+        self._found: list[ResultT] = []
+        self._unknown: Any = None  # a `TransactionMark`: its module needs psycopg
 
     @property
     def is_unknown(self) -> bool:
@@ -509,8 +512,8 @@ class Attempt(Generic[ResultT]):
             return self._settled()
 
     def _settled(self) -> ResultT:
-        if self._unknown is not None and self._answer is not None and self._was_committed(self._unknown):
-            return self._answer()
+        if self._unknown is not None and self._was_committed(self._unknown):
+            return self._found[-1]
         self._unknown = None
         pause = PAUSE
         for attempt in range(1, ATTEMPTS):
@@ -530,10 +533,11 @@ class Attempt(Generic[ResultT]):
             driver = _driver(connection)
             try:
                 transaction = connection.begin()
-                self._answer = answer = self._work(connection)
+                found = self._work(connection)
             except DBAPIError as error:
                 _raise_if_lost(connection, error)
                 raise
+            self._found = [found]
             try:
                 if not self._writes:
                     transaction.rollback()
@@ -541,30 +545,33 @@ class Attempt(Generic[ResultT]):
                     transaction.commit()
             except DBAPIError as error:
                 if self._writes and _is_lost(error):
-                    self._unknown = driver.transaction_id
+                    self._unknown = driver.mark
                 _raise_if_lost(connection, error)
                 raise
-            return answer()
+            return found
 
     def _connected(self) -> Connection:
         try:
             connection = self._engine.connect()
         except DBAPIError as error:
             raise ServerAway(error, was_connected=False) from error
-        return connection.execution_options(**self._options)
+        return connection.execution_options(**{_NOTES: True}) if self._notes else connection
 
-    def _was_committed(self, id: str) -> bool:
+    def _was_committed(self, mark: Any) -> bool:
         """What became of a transaction. Raises `ServerAway` while the server does not know it either.
 
-        It knows nothing of one that its predecessor did not hand over: that is lost, and runs again.
+        A server that crashed, or a standby that took over, may lack the end of the log, and the transaction with it.
+        Then it gives its id to another one, so the answer says nothing: `_STATUS` tells how far its log came.
         """
         for _ in range(LOOKS):
             with self._connected() as connection:
                 try:
-                    status = connection.execute(_STATUS, {"id": id}).scalar_one()
+                    status, has_it = connection.execute(_STATUS, mark._asdict()).one()
+                    if not has_it:
+                        return False
                     if status != "in progress":
                         return bool(status == "committed")
-                    connection.execute(_END, {"id": id})
+                    connection.execute(_END, {"id": mark.id})
                 except DBAPIError as error:
                     _raise_if_lost(connection, error)
                     if _state(error) == _IN_THE_FUTURE:
@@ -578,7 +585,13 @@ class Attempt(Generic[ResultT]):
 LOOKS = 50
 """How often the server is asked in a row about a transaction that it still runs."""
 
-_STATUS = text("SELECT pg_xact_status(CAST(:id AS xid8))")
+_STATUS = text(
+    "SELECT pg_xact_status(CAST(:id AS xid8)), coalesce(pg_last_wal_replay_lsn() = CAST(:recovered AS pg_lsn)"
+    " OR pg_last_wal_replay_lsn() >= CAST(:place AS pg_lsn), pg_last_wal_replay_lsn() IS NULL)"
+)
+"""The state of a transaction by its id, and whether the id is still its own: the server had no recovery since it ran,
+or recovered more of the log than its mark.
+"""
 _END = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_xid = CAST(CAST(:id AS xid8) AS xid) "
     "AND (state LIKE 'idle in transaction%' OR wait_event = 'ClientRead') AND datname = current_database()"
@@ -598,18 +611,8 @@ def _is_lost(error: DBAPIError) -> bool:
     return error.connection_invalidated or _state(error) in _LOST or _state(error).startswith("08")
 
 
-def _at_once(work: Callable[[Connection], ResultT], connection: Connection) -> Callable[[], ResultT]:
-    """What `work` gives, which has looked at its answers already."""
-    found = work(connection)
-    return lambda: found
-
-
 def _raise_if_lost(connection: Connection, error: DBAPIError) -> None:
-    """Raises `ServerAway` if the connection is lost, which goes back to no pool then; `LeaseLost` if the process is
-    given up.
-    """
-    if _state(error) == _FENCED:
-        raise lease_lost() from None
+    """Raises `ServerAway` if the connection is lost; it goes back to no pool then."""
     if not _is_lost(error):
         return
     if not connection.invalidated:

@@ -9,19 +9,18 @@ import styles from './Entrance.module.css'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
 import { Field, useFirstWrong } from './Field.tsx'
 import form from './form.module.css'
-import { Page } from './Page.tsx'
 import { Pick } from './Pick.tsx'
 import { Secret } from './Secret.tsx'
 
 /** Who one is here, and one's keys. */
-export default function Settings() {
+export function KeySettings() {
   const me = useMe()
   const keys = useKeys()
   const revoke = useRevokeKey()
   const set = useSetKey()
   const logOut = useLogOut()
   return (
-    <Page title="Settings" testId="settings">
+    <>
       {me.data && (
         <div className={styles.member}>
           <span data-testid="me">
@@ -50,7 +49,7 @@ export default function Settings() {
         ))}
       </ul>
       <NewKey />
-    </Page>
+    </>
   )
 }
 

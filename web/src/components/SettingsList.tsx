@@ -1,5 +1,4 @@
 import type { ReactNode } from 'react'
-import { follow } from '../route.ts'
 import controls from './controls.module.css'
 import { QueryError } from './ErrorNote.tsx'
 import form from './form.module.css'
@@ -12,13 +11,12 @@ interface Props<Item> {
   noun: string
   about: string
   gist: (item: Item) => ReactNode
-  /** The address of the list; that of an item begins with it. */
-  path: string
+  onOpen: (id: string) => void
 }
 
 /** The things of a section; each opens its form. */
 export function SettingsList<Item extends { id: string; name: string }>(props: Props<Item>) {
-  const { items, error, noun, about, gist, path } = props
+  const { items, error, noun, about, gist, onOpen } = props
   return (
     <>
       <p className={form.quiet}>{about}</p>
@@ -28,24 +26,19 @@ export function SettingsList<Item extends { id: string; name: string }>(props: P
         <ul className={form.list}>
           {items.map((item) => (
             <li key={item.id}>
-              <a
-                className={form.row}
-                href={`${path}/${item.id}`}
-                onClick={follow(`${path}/${item.id}`)}
-                data-testid={`${noun}-item`}
-              >
+              <button type="button" className={form.row} onClick={() => onOpen(item.id)} data-testid={`${noun}-item`}>
                 <strong dir="auto">{item.name}</strong>
                 <span>{gist(item)}</span>
-              </a>
+              </button>
             </li>
           ))}
         </ul>
       )}
       <div className={form.actions}>
-        <a className={controls.plain} href={`${path}/new`} onClick={follow(`${path}/new`)} data-testid={`${noun}-new`}>
+        <button type="button" className={controls.plain} onClick={() => onOpen('new')} data-testid={`${noun}-new`}>
           <PlusIcon />
           New {noun}
-        </a>
+        </button>
       </div>
     </>
   )
