@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from lamella.core.errors import ConfigurationError
 from lamella.llm.scripted import ScriptedModel, ScriptedModels, saying
 from lamella.server.testing import ServerClient, served
 from lamella.settings import read_settings
+from lamella.storage.migrate import database_url
+from lamella.storage.postgresql import COMMITTED, postgres_engine
 from postgres import PostgresServer
 from valkey_server import Valkey
 
@@ -91,3 +94,41 @@ async def test_a_key_that_comes_to_two_processes_at_once_makes_one_conversation_
                     await asyncio.sleep(0.05)
             assert [turn["text"] for turn in turns] == [f"Question {again}?" for again in (2, 1, 0)]
             assert (await client.get(f"/conversations/{conversation}/queue"))["data"] == []
+
+
+def _newer_version(url: str) -> None:
+    """What the next version's migration may do: it adds, and holds its locks for a while."""
+    engine = postgres_engine(database_url(url), COMMITTED)
+    with engine.begin() as connection:
+        for table in ("conversations", "turns", "messages", "processes"):
+            connection.exec_driver_sql(
+                f"ALTER TABLE {table} ADD COLUMN mood TEXT, ADD COLUMN rank INT NOT NULL DEFAULT 1"
+            )
+        connection.exec_driver_sql("CREATE TABLE moods (turn_id TEXT PRIMARY KEY REFERENCES turns ON DELETE CASCADE)")
+        connection.exec_driver_sql("CREATE INDEX ix_turns_mood ON turns (mood)")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+        connection.exec_driver_sql("SELECT pg_sleep(1)")
+    engine.dispose()
+
+
+@pytest.mark.anyio
+@pytest.mark.long
+async def test_processes_serve_on_while_a_newer_version_adds_to_their_database(
+    postgres: PostgresServer, valkey: Valkey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with both(postgres, valkey, tmp_path, monkeypatch) as (here, there):
+        conversation, url = await here.conversation(), os.environ["LAMELLA_DATABASE_URL"]
+        await here.send(conversation, "Question 0?")
+        migrating, asked = asyncio.create_task(asyncio.to_thread(_newer_version, url)), 1
+        after = 3
+        while after:
+            packets = await (here, there)[asked % 2].send(conversation, f"Question {asked}?")
+            assert packets[-1]["status"] == "finished"
+            found = (await (there, here)[asked % 2].get(f"/conversations/{conversation}/turns?limit=1"))["data"]
+            assert [(turn["text"], turn["status"]) for turn in found] == [(f"Question {asked}?", "finished")]
+            asked, after = asked + 1, after - migrating.done()
+        await migrating
+        with pytest.raises(ConfigurationError, match="A newer lamella wrote this database"):
+            async with open_app(read_settings(data=tmp_path / "late")):
+                pass
+        assert (await there.call("DELETE", f"/conversations/{conversation}")).status_code == 204

@@ -2,17 +2,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
-from alembic import command
+import sqlalchemy as sa
+from alembic import command, op
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Table
 from sqlalchemy.engine import make_url
@@ -131,6 +137,80 @@ async def test_a_revision_that_fails_leaves_nothing(tmp_path: Path, capsys: pyte
         await migrate(tmp_path / "other.db")
     assert "already exists" in "".join(capsys.readouterr()), "the log has the cause, wherever it is written"
     assert list(_tables(tmp_path / "other.db")) == ["journal"]
+
+
+SHARED = "0052"
+"""The first revision of a database that several processes serve."""
+
+NEW_TABLE = re.compile(r"CREATE TABLE (\w+)")
+INDEX = re.compile(r"CREATE (UNIQUE )?INDEX \w+ ON (\w+)")
+COLUMN = re.compile(r"ALTER TABLE \w+ ADD COLUMN \w+ (.+)")
+
+
+def _statements(upgrade: Callable[[], None]) -> list[str]:
+    """What a revision sends to PostgreSQL. One that reads or changes rows can't be asked."""
+    written = StringIO()
+    options = {"as_sql": True, "output_buffer": written, "target_metadata": metadata}
+    context = MigrationContext.configure(dialect_name="postgresql", opts=options)
+    with Operations.context(context):
+        upgrade()
+    return [" ".join(one.split()) for one in written.getvalue().split(";\n") if one.strip()]
+
+
+def _more_than_added(statements: Sequence[str]) -> list[str]:
+    """The statements under which a process that knows nothing of them may fail."""
+    made: set[str] = set()
+    found = []
+    for statement in statements:
+        if table := NEW_TABLE.match(statement):
+            made.add(table[1])
+        elif index := INDEX.match(statement):
+            if index[1] and index[2] not in made:  # what an older process writes may be there twice
+                found.append(statement)
+        elif not (column := COLUMN.match(statement)) or ("NOT NULL" in column[1] and "DEFAULT" not in column[1]):
+            found.append(statement)
+    return found
+
+
+def _since_several_processes() -> list[Any]:
+    return [
+        pytest.param(one.module, id=one.revision)
+        for one in ScriptDirectory.from_config(config()).walk_revisions()
+        if one.revision >= SHARED
+    ]
+
+
+@pytest.mark.parametrize("revision", _since_several_processes())
+def test_a_revision_only_adds_on_postgresql_or_says_what_it_takes(revision: Any) -> None:
+    """Old processes serve on while it runs, and until they are replaced. Which revision was released last needs not be
+    known: the rule holds for all since several processes serve a database.
+    """
+    if "contracts" in vars(revision):
+        assert len(revision.contracts) > len("it takes something"), "say what, and what becomes of older processes"
+        return
+    assert _more_than_added(_statements(revision.upgrade)) == []
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "adds"),
+    [
+        (lambda: op.add_column("turns", sa.Column("mood", sa.Text())), True),
+        (lambda: op.add_column("turns", sa.Column("mood", sa.Text(), nullable=False, server_default="")), True),
+        (lambda: op.create_index("ix_turns_mood", "turns", ["status"]), True),
+        (lambda: op.create_table("moods", sa.Column("id", sa.Text(), primary_key=True)), True),
+        (lambda: op.add_column("turns", sa.Column("mood", sa.Text(), nullable=False)), False),
+        (lambda: op.create_index("ix_turns_mood", "turns", ["status"], unique=True), False),
+        (lambda: op.drop_column("turns", "status"), False),
+        (lambda: op.alter_column("turns", "status", type_=sa.Integer()), False),
+        (lambda: op.alter_column("turns", "status", new_column_name="state"), False),
+        (lambda: op.rename_table("turns", "answers"), False),
+        (lambda: op.drop_index("ix_turns_mood"), False),
+        (lambda: op.create_check_constraint("short", "turns", "length(status) < 3"), False),
+        (lambda: op.execute("UPDATE turns SET status = 'ended'"), False),
+    ],
+)
+def test_what_adds_and_what_does_more(upgrade: Callable[[], None], adds: bool) -> None:
+    assert (_more_than_added(_statements(upgrade)) == []) is adds
 
 
 async def _older(path: Path, revision: str, *statements: str) -> None:

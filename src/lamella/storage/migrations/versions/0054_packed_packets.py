@@ -11,6 +11,7 @@ revision = "0054"
 down_revision = "0053"
 branch_labels = None
 depends_on = None
+contracts = "columns of requests, pinned values and conversations become bytes, which an older process can not read"
 
 PACKED = {
     "requests": ("head", "segments", "zones", "markers", "notes", "absent"),

@@ -11,6 +11,7 @@ revision = "0055"
 down_revision = "0054"
 branch_labels = None
 depends_on = None
+contracts = "the words of passages move to pages: an older process finds none of what newer ones index"
 
 
 def upgrade() -> None:

@@ -9,6 +9,7 @@ revision = "0056"
 down_revision = "0055"
 branch_labels = None
 depends_on = None
+contracts = "two indexes of recalled messages are replaced: an older process is slower without them"
 
 
 def upgrade() -> None:
