@@ -91,9 +91,9 @@ def counted() -> Iterator[Count]:
                 count.waited()
             return super().wait(gen, *args, **options)
 
-        def begin(self, statements: Sequence[str], *, writes: bool) -> None:
+        def begin(self, statements: Sequence[str], *, asks_id: bool) -> None:
             count.begun()
-            super().begin(statements, writes=writes)
+            super().begin(statements, asks_id=asks_id)
 
     def connecting(dialect: Any, _entry: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         return Counted.connect(*args, **options) if dialect.name == "postgresql" else None

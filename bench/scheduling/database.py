@@ -31,33 +31,36 @@ ORDERED = ("turns", "messages", "decisions")
 """Tables that are read in the order in which rows were added: PostgreSQL gets a `rowid` for them."""
 
 
+_LIVES = text("SELECT 1 FROM processes WHERE id = :process")
 _HOLDS = text(
     "SELECT process_id FROM turns JOIN held_conversations USING (conversation_id) "
     "WHERE turns.id = :turn AND status = 'running'"
 )
 
 
-def _turn_of(work: Any) -> tuple[str, str] | None:
-    """The verb of a transaction that writes for a running turn, and the turn."""
+def _turns_of(work: Any) -> tuple[str, Sequence[str]] | None:
+    """The verb of a transaction that writes for turns, and these turns."""
     if not isinstance(work, partial) or len(work.args) != VERB_ARGS:
         return None
     verb, _, args, _ = work.args
     match verb.__name__:
         case "finish_turn":
-            return verb.__name__, args[1].turn_id
+            return verb.__name__, [args[1].turn_id]
         case "append_journal" if args[0]:
-            return verb.__name__, args[0][0].turn_id
+            return verb.__name__, list(dict.fromkeys(entry.turn_id for entry in args[0]))
     return None
 
 
 class Watched(Database):
-    """Notes the transactions that wrote for a running turn whose conversation another process held."""
+    """Notes the transactions that wrote for a turn by a process that others had given up, or for a running turn whose
+    conversation another process held.
+    """
 
     strays: list[str]
 
     async def write(self, work: Callable[[Connection], ResultT]) -> ResultT:
         """See `Database.write`."""
-        found = _turn_of(work)
+        found = _turns_of(work)
         if found is None or self.process_id is None:
             return await super().write(work)
         stray: list[str] = []
@@ -68,15 +71,18 @@ class Watched(Database):
     def _noting(
         self,
         verb: str,
-        turn_id: str,
+        turn_ids: Sequence[str],
         stray: list[str],
         work: Callable[[Connection], ResultT],
         connection: Connection,
     ) -> ResultT:
         stray.clear()  # it may be tried again
-        holder = connection.execute(_HOLDS, {"turn": turn_id}).scalar()
-        if holder not in (None, self.process_id):
-            stray.append(f"{self.process_id} did {verb} of {turn_id}, which {holder} held")
+        if connection.execute(_LIVES, {"process": self.process_id}).first() is None:
+            stray.append(f"{self.process_id} did {verb} of {', '.join(turn_ids)} after it was given up")
+        for turn_id in turn_ids:
+            holder = connection.execute(_HOLDS, {"turn": turn_id}).scalar()
+            if holder not in (None, self.process_id):
+                stray.append(f"{self.process_id} did {verb} of {turn_id}, which {holder} held")
         return work(connection)
 
 

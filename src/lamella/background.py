@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -70,24 +71,38 @@ class Worker:
         self._jobs = jobs
         self._clock = clock
         self._handlers = handlers
+        self._context = copy_context()
         self._woken = asyncio.Event()
         self._doing: dict[asyncio.Task[None], Job] = {}  # by task: a job whose lease ran out may be here twice
+        self._beginning: list[tuple[str, str]] = []
+        """Kinds and owners of jobs that are stored and leased at this moment."""
         self._loop: asyncio.Task[None] | None = None
+        self._waits = False
+        """Whether a job may be due that this process has not seen: then it looks again when a job has ended."""
         self._seen: datetime | None = None
 
     async def enqueue(self, caller: Caller, job: NewJob, *, first: bool = False) -> Job:
-        """Store a job and look for it at once. One that waits or runs for the same subject is the one that is given.
+        """Store a job, and begin it at once if it is due and there is room for it. One that waits or runs for the same
+        subject is the one that is given.
 
         `first`: somebody waits for it, so it is done here and now, whatever else waits or runs.
         """
         now = self._clock.now()
+        of = (job.kind, caller.user_id)
+        has_room = job.kind in self._free() and of not in self._busy()
+        if first or (self.is_working and has_room and not self._waits):
+            self._beginning.append(of)
+            try:
+                stored, is_mine = await self._jobs.begin(caller, job, now, LEASE_SECONDS, first=first)
+            finally:
+                self._beginning.remove(of)
+            if is_mine:
+                self._begin(stored)
+            elif stored.status is JobStatus.WAITING and stored.due_at <= now:
+                self.wake()
+            return stored
         stored = await self._jobs.enqueue(caller, job, now)
-        if first:
-            claimed = await self._jobs.claim((job.kind,), now, LEASE_SECONDS, only=stored.id)
-            if claimed is not None:
-                self._begin(claimed)
-                return claimed
-        self._woken.set()
+        self.wake()
         return stored
 
     async def ended(self, job: Job) -> None:
@@ -112,7 +127,8 @@ class Worker:
         return await self._jobs.job(caller, kind, subject)
 
     def wake(self) -> None:
-        """Look for work that is due now."""
+        """Look for work that is due now, or as soon as there is room for it."""
+        self._waits = True
         self._woken.set()
 
     @property
@@ -161,35 +177,43 @@ class Worker:
 
     async def _take_all(self) -> None:
         while free := self._free():
-            job = await self._jobs.claim(free, self._clock.now(), LEASE_SECONDS, self._busy())
+            busy = self._busy()
+            self._waits = bool(busy) or len(free) < len(self._handlers)
+            job = await self._jobs.claim(free, self._clock.now(), LEASE_SECONDS, busy)
             if job is None:
                 return
+            self._waits = True  # there may be more
             self._begin(job)
 
     def _begin(self, job: Job) -> None:
-        task = asyncio.create_task(self._do(job))
+        # Its lease says whether it may still write, not the fence of the task that asked for it.
+        task = asyncio.create_task(self._do(job), context=self._context.copy())
         self._doing[task] = job
         task.add_done_callback(self._done)
 
     def _free(self) -> tuple[str, ...]:
         """The kinds of which one more can be done."""
-        doing = Counter(job.kind for job in self._doing.values())
+        doing = Counter(kind for kind, _ in self._held())
         return tuple(kind for kind in self._handlers if doing[kind] < MOST)
 
     def _busy(self) -> tuple[tuple[str, str], ...]:
         """Kinds, and the owners who have as many of them done at once as they may."""
-        doing = Counter((job.kind, job.caller.user_id) for job in self._doing.values())
-        return tuple(one for one, count in doing.items() if count >= MOST_OF_OWNER)
+        return tuple(one for one, count in Counter(self._held()).items() if count >= MOST_OF_OWNER)
+
+    def _held(self) -> list[tuple[str, str]]:
+        return [*self._beginning, *((job.kind, job.caller.user_id) for job in self._doing.values())]
 
     def _done(self, task: asyncio.Task[None]) -> None:
         del self._doing[task]
-        self._woken.set()
+        if self._waits:
+            self._woken.set()
 
     async def _do(self, job: Job) -> None:
         renewing = asyncio.create_task(self._renew(job))
         try:
             again = await self._handlers[job.kind](job)
-            await self._end(job, again)
+            if await self._end(job, again):
+                self._waits = True
         except LeaseLost as error:
             log.warning("a job was taken over", job=job.id, error=error.message)
         except LamellaError as error:
@@ -211,16 +235,18 @@ class Worker:
             except LamellaError as error:
                 log.error("a lease could not be renewed", job=job.id, error=error.message)
 
-    async def _end(self, job: Job, again: Retry | None) -> None:
+    async def _end(self, job: Job, again: Retry | None) -> bool:
+        """Store how a job ended; whether it may be due again."""
         now = self._clock.now()
         if again is None:
-            await self._jobs.finish(job, now)
-        elif not again.retry:
+            return await self._jobs.finish(job, now)
+        if not again.retry:
             await self._jobs.fail(job, again.error, now)
         elif again.after is None:
             await self._failed(job, again.error)
         else:
             await self._jobs.fail(job, again.error, now, now + timedelta(seconds=again.after))
+        return True
 
     async def _failed(self, job: Job, error: Mapping[str, str | None]) -> None:
         now = self._clock.now()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from lamella.background import BACKOFF_SECONDS, LEASE_SECONDS, MOST, MOST_OF_OWN
 from lamella.core.clock import VirtualClock
 from lamella.core.records import Caller, Job, JobStatus, NewJob
 from lamella.storage import Store, open_store
+from lamella.storage.jobs import JobRows
 
 pytestmark = pytest.mark.anyio
 
@@ -49,6 +52,58 @@ async def ended(store: Store, status: JobStatus) -> Job:
             if found is not None and found.status is status:
                 return found
             await asyncio.sleep(0)
+
+
+class Looks(JobRows):
+    """Counts the looks for work."""
+
+    count = 0
+
+    async def claim(self, *args: Any, **given: Any) -> Job | None:
+        self.count += 1
+        return await super().claim(*args, **given)
+
+
+async def test_a_job_for_which_there_is_room_is_begun_without_a_look(tmp_path: Path) -> None:
+    clock, doing = VirtualClock(NOON), Doing(None, None)
+    async with await open_store(tmp_path / "a.db") as store:
+        jobs = Looks(store.database, store.ids)
+        worker = Worker(jobs, clock, {"look": doing})
+        worker.start()
+        await a_moment_until(lambda: jobs.count == 1)
+        for _ in range(2):
+            begun = await worker.enqueue(ANN, job(clock))
+            assert begun.status is JobStatus.RUNNING
+            await doing.next()
+            await worker.put_down(begun)
+        assert jobs.count == 1
+        await worker.close()
+
+
+async def test_many_jobs_at_once_take_no_more_room_than_there_is(tmp_path: Path) -> None:
+    clock, at_once, most, done = VirtualClock(NOON), 0, 0, 0
+
+    async def slow(job: Job) -> None:
+        nonlocal at_once, most, done
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.01)
+        at_once, done = at_once - 1, done + 1
+
+    async with await open_store(tmp_path / "a.db") as store:
+        worker = Worker(store.jobs, clock, {"look": slow})
+        worker.start()
+        named = [(Caller(f"user_{n % 7}"), NewJob("look", f"conv_{n}", "to see", clock.now())) for n in range(30)]
+        await asyncio.gather(*(worker.enqueue(caller, one) for caller, one in named))
+        await a_moment_until(lambda: done == 30)
+        assert most <= MOST + 1, "a look that runs meanwhile may find one more"
+        await worker.close()
+
+
+async def a_moment_until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
 
 async def test_a_job_is_done_once(tmp_path: Path) -> None:

@@ -21,8 +21,7 @@ def test_a_base_is_filled_searched_and_asked(page: Page, demo: Server, tmp_path:
     pump.write_text("# Service\n\nThe pump is serviced every 400 hours.\n")
     broken.write_bytes(b"%PDF-1.7\nnothing")
     page.goto(demo.url)
-    part(page, "settings-open").click()
-    part(page, "settings-bases").click()
+    part(page, "knowledge-open").click()
     part(page, "base-new").click()
     form = part(page, "base-form")
     form.get_by_label("Name", exact=True).fill("Airships")
@@ -66,7 +65,7 @@ def test_a_base_is_filled_searched_and_asked(page: Page, demo: Server, tmp_path:
     part(part(page, "base-form"), "save").click()
     expect(part(page, "base-item")).to_contain_text("Airships")
 
-    part(page, "settings-agents").click()
+    part(page, "agents-open").click()
     part(page, "agent-new").click()
     form = part(page, "agent-form")
     form.get_by_label("Name", exact=True).fill("Rigger")
@@ -75,7 +74,7 @@ def test_a_base_is_filled_searched_and_asked(page: Page, demo: Server, tmp_path:
     part(form, "save").click()
     part(page, "agent-item").click()
     expect(part(page, "agent-knowledge").get_by_label("Airships")).to_be_checked()
-    page.keyboard.press("Escape")
+    part(page, "new-conversation").click()
 
     knowledge = part(page, "choose-knowledge")
     knowledge.locator("summary").click()
@@ -86,8 +85,7 @@ def test_a_base_is_filled_searched_and_asked(page: Page, demo: Server, tmp_path:
     expect(answers(page)).to_have_count(1)
     expect(part(page, "choose-knowledge").locator("summary")).to_contain_text("Airships")
 
-    part(page, "choices-settings").click()
-    part(page, "settings-bases").click()
+    part(page, "knowledge-open").click()
     part(page, "base-item").click()
     part(page, "base-used").click()
     expect(part(page, "searchers")).to_contain_text("Rigger")
@@ -101,8 +99,7 @@ def test_a_project_says_which_files_a_model_searches(page: Page, server: Server,
         ids = [http.post("/files", files={"file": (name, text)}).json()["id"] for name, text in texts.items()]
         http.post("/projects", json={"name": "Masts", "file_ids": ids}).raise_for_status()
     page.goto(server.url)
-    part(page, "settings-open").click()
-    part(page, "settings-projects").click()
+    part(page, "projects-open").click()
     part(page, "project-item").click()
     book = part(part(page, "project-file").filter(has_text="book.txt"), "place")
     note = part(part(page, "project-file").filter(has_text="note.txt"), "place")

@@ -30,7 +30,7 @@ def picture(tmp_path: Path) -> Path:
 
 
 def create_agent(page: Page, name: str, prompt: str, layout: str = "") -> None:
-    part(page, "settings-open").click()
+    part(page, "agents-open").click()
     part(page, "agent-new").click()
     form = part(page, "agent-form")
     form.get_by_label("Name", exact=True).fill(name)
@@ -40,13 +40,11 @@ def create_agent(page: Page, name: str, prompt: str, layout: str = "") -> None:
         form.get_by_label("Layout").select_option(layout)
     part(form, "save").click()
     expect(part(page, "agent-item").filter(has_text=name)).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(part(page, "settings")).to_have_count(0)
+    part(page, "new-conversation").click()
 
 
 def create_project(page: Page, name: str, file: Path) -> None:
-    part(page, "settings-open").click()
-    part(page, "settings-projects").click()
+    part(page, "projects-open").click()
     part(page, "project-new").click()
     form = part(page, "project-form")
     form.get_by_label("Name", exact=True).fill(name)
@@ -55,7 +53,7 @@ def create_project(page: Page, name: str, file: Path) -> None:
     expect(form.locator("[data-testid=project-file][data-state=ready]")).to_contain_text("tokens")
     part(form, "save").click()
     expect(part(page, "project-item").filter(has_text=name)).to_contain_text("1 file")
-    page.keyboard.press("Escape")
+    part(page, "new-conversation").click()
 
 
 def drawer_of(page: Page) -> Locator:
@@ -171,7 +169,7 @@ def test_an_agent_brings_its_layout(page: Page, demo: Server) -> None:
 def test_a_refused_form_says_so_at_the_field_and_keeps_what_was_written(page: Page, demo: Server) -> None:
     page.goto(demo.url)
     expect(part(page, "composer")).to_be_focused()
-    page.keyboard.press("Control+,")
+    part(page, "agents-open").press("Enter")
     part(page, "agent-new").press("Enter")
     form = part(page, "agent-form")
     expect(form.get_by_label("Name", exact=True)).to_be_focused()
@@ -188,33 +186,45 @@ def test_a_refused_form_says_so_at_the_field_and_keeps_what_was_written(page: Pa
     tools = form.get_by_label("Names of the tools")
     expect(tools).to_have_attribute("aria-invalid", "true")
     expect(part(form, "field-problem")).to_contain_text("no_such_tool")
-    page.keyboard.press("Escape")
-    part(page, "confirm").get_by_role("button", name="Cancel").click()
-    expect(form.get_by_label("Prompt", exact=True)).to_have_value("Be kind.")
-    page.keyboard.press("Escape")
+    # A link, a key and the browser's Back ask alike, and the form keeps what was written.
+    for leave in (
+        part(page, "projects-open").click,
+        lambda: page.keyboard.press("Control+Shift+O"),
+        lambda: page.evaluate("history.back()"),
+    ):
+        leave()
+        part(page, "confirm").get_by_role("button", name="Cancel").click()
+        expect(page).to_have_url(f"{demo.url}/agents/new")
+        expect(form.get_by_label("Prompt", exact=True)).to_have_value("Be kind.")
+    page.evaluate("history.back()")
     part(page, "confirm-action").click()
-    expect(part(page, "settings")).to_have_count(0)
+    expect(page).to_have_url(f"{demo.url}/agents")
+    expect(form).to_have_count(0)
 
 
 def test_an_agent_is_edited_and_deleted(page: Page, demo: Server) -> None:
     page.goto(demo.url)
     create_agent(page, "Short lived", "Be brief.")
     part(page, "choose-agent").select_option(label="Short lived")
-    part(page, "settings-open").click()
-    part(page, "agent-item").filter(has_text="Short lived").click()
+    part(page, "agent-open").click()
+    expect(page).to_have_url(re.compile(r"/agents/agent_\w+$"))
     form = part(page, "agent-form")
     form.get_by_label("Name", exact=True).fill("Shorter lived")
     form.get_by_label("Thinking").select_option("high")
     part(form, "save").click()
     item = part(page, "agent-item").filter(has_text="Shorter lived")
-    item.click()
+    part(page, "new-conversation").click()
     expect(part(page, "choose-agent").locator("option:checked")).to_have_text("Shorter lived")
+    part(page, "agents-open").click()
+    item.click()
+    page.reload()
     expect(form.get_by_label("Prompt", exact=True)).to_have_value("Be brief.")
     expect(form.get_by_label("Thinking")).to_have_value("high")
     part(form, "delete").click()
     part(page, "confirm-action").click()
     expect(part(page, "agent-new")).to_be_visible()
     expect(item).to_have_count(0)
+    part(page, "new-conversation").click()
     expect(part(page, "choose-agent").locator("option:checked")).to_have_text("none")
 
 
@@ -223,8 +233,7 @@ def test_files_of_a_project_are_removed_and_refused_with_their_reason(
 ) -> None:
     page.goto(demo.url)
     create_project(page, "Annex", plan)
-    part(page, "settings-open").click()
-    part(page, "settings-projects").click()
+    part(page, "projects-open").click()
     part(page, "project-item").filter(has_text="Annex").click()
     form = part(page, "project-form")
     noise = tmp_path / "noise.bin"
@@ -244,8 +253,7 @@ def test_the_system_prompt_is_written_again_and_taken_back(page: Page, demo: Ser
     page.goto(demo.url)
     ask(page, "Hello there")
     expect(answers(page)).to_have_count(1)
-    part(page, "settings-open").click()
-    part(page, "settings-system").click()
+    part(page, "admin-open").click()
     form = part(page, "system-form")
     text = form.get_by_label("System prompt")
     shipped = text.input_value()
@@ -256,7 +264,7 @@ def test_the_system_prompt_is_written_again_and_taken_back(page: Page, demo: Ser
     newest = part(page, "prompt-version").first
     expect(newest).to_contain_text("Brief")
     expect(newest).to_contain_text("in use")
-    page.keyboard.press("Escape")
+    page.go_back()
     # The conversation keeps the version it began with, and says so.
     older = part(page, "prompt-older")
     older.get_by_role("button").click()
@@ -268,8 +276,7 @@ def test_the_system_prompt_is_written_again_and_taken_back(page: Page, demo: Ser
     expect(part(drawer, "segments")).to_contain_text("You answer in one sentence.")
     page.keyboard.press("Escape")
 
-    part(page, "settings-open").click()
-    part(page, "settings-system").click()
+    part(page, "admin-open").click()
     first = part(page, "prompt-version").last
     first.locator("summary").click()
     part(first, "prompt-back").click()
@@ -353,14 +360,19 @@ def test_the_settings_fit_a_narrow_screen(page: Page, demo: Server, scheme: str)
     page.goto(demo.url)
     for name in ("agent", "project", "layout", "markers"):
         expect(part(page, f"choose-{name}")).to_be_in_viewport()
-    part(page, "choices-settings").click()
-    for section, control in (("agents", "agent-new"), ("projects", "project-new"), ("system", "system-form")):
-        part(page, f"settings-{section}").click()
-        expect(part(page, control)).to_be_visible()
-        panel = part(page, "settings")
-        assert panel.evaluate("panel => panel.scrollWidth <= panel.clientWidth")
-    part(page, "settings-agents").click()
+    for route, control in (
+        ("projects", "project-new"),
+        ("knowledge", "base-new"),
+        ("admin", "system-form"),
+        ("settings", "new-key"),
+        ("agents", "agent-new"),
+    ):
+        part(page, "toggle-list").click()
+        part(page, f"{route}-open").click()
+        expect(part(page, control)).to_be_in_viewport()
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
     part(page, "agent-new").click()
+    expect(part(page, "agent-form")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
@@ -368,16 +380,14 @@ def test_choices_and_settings_are_reached_by_keyboard(page: Page, demo: Server) 
     page.goto(demo.url)
     expect(part(page, "composer")).to_be_focused()
     reached = []
-    for _ in range(7):
+    for _ in range(6):
         page.keyboard.press("Shift+Tab")
         reached.append(page.evaluate("document.activeElement?.dataset?.testid ?? ''"))
-    wanted = ["choices-settings", "choose-effort", "choose-markers", "choose-layout", "choose-project", "choose-agent"]
+    wanted = ["choose-effort", "choose-markers", "choose-layout", "choose-project", "choose-agent"]
     assert reached[: len(wanted)] == wanted
-    part(page, "choices-settings").focus()
-    page.keyboard.press("Enter")
-    expect(part(page, "settings").get_by_role("heading", name="Settings")).to_be_focused()
-    page.keyboard.press("Escape")
-    expect(part(page, "choices-settings")).to_be_focused()
+    page.keyboard.press("Control+,")
+    expect(page).to_have_url(f"{demo.url}/settings")
+    expect(page).to_have_title("Settings · Lamella")
 
 
 def test_a_file_that_does_not_fit_is_named_in_the_turn(page: Page, demo: Server, tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ class Process:
     core: Core
     store: Store
     slow: Slow
+    replica: Replica
 
     async def hears(self, turn_id: str, numbers: list[int], after: int = 0) -> list[dict[str, Any]]:
         """The packets of a turn, to the end of the stream. Their numbers are noted as they come."""
@@ -98,7 +99,7 @@ async def two(folder: Path, *script: Sequence[ReplayEvent]) -> AsyncIterator[tup
             services = replace(build_services(store, Registry(()), clock, ids), agent_and_project=slow)
             models = ScriptedModels(ScriptedModel([*script, *[saying("Yes.")] * 5]))
             core = build_core(services, models, jobs=store.jobs, replica=replica, heard=HeardTurns())
-            return Process(core, store, slow)
+            return Process(core, store, slow, replica)
 
         processes = process(store), process(other)
         for one in processes:
@@ -107,6 +108,18 @@ async def two(folder: Path, *script: Sequence[ReplayEvent]) -> AsyncIterator[tup
         for one in processes:
             one.slow.gate.opened.set()
             await one.core.chat.close()
+
+
+async def test_a_process_that_was_given_up_lets_go_of_nothing_and_begins_again(tmp_path: Path) -> None:
+    """Nobody waits for the task that lets a conversation go: what it raises would only be noise in the log."""
+    async with two(tmp_path) as (here, there):
+        replica, before = here.replica, here.replica.id
+        assert await replica.take("conv_1", to_speak=False)
+        assert await there.store.replicas.end(before)
+        assert await replica.let_go("conv_1") is False
+        async with asyncio.timeout(10):
+            while replica.id == before:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
 
 
 @pytest.mark.long  # it waits until a message does not wait any longer

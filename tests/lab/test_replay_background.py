@@ -40,10 +40,9 @@ class Held(ReplayedJobs):
         now: datetime,
         lease_seconds: float,
         busy: Sequence[tuple[str, str]] = (),
-        only: str | None = None,
     ) -> Job | None:
         await self.may_look.wait()
-        return await super().claim(kinds, now, lease_seconds, busy, only)
+        return await super().claim(kinds, now, lease_seconds, busy)
 
 
 @pytest.fixture

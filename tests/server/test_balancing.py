@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from cut_connections import proxied
 from lamella.app.app import App
 from lamella.core.errors import ConfigurationError
 from lamella.llm.scripted import Gate, ReplayEvent, ScriptedModel, ScriptedModels, saying
@@ -19,7 +22,9 @@ from lamella.server.connections import DEFAULT, Limits
 from lamella.server.testing import ServerClient, authentication_of, client, served, serving
 from lamella.server.web import create_web
 from lamella.settings import read_settings
+from lamella.storage.postgresql import AWAY_AT_THE_END
 from lamella_simulator.testing import running
+from postgres import PostgresServer
 
 from .processes import lamella, started
 
@@ -151,6 +156,41 @@ async def test_a_second_signal_does_not_wait(provider: str, tmp_path: Path) -> N
         async with asyncio.timeout(20):
             assert await server.process.wait() == 0
     assert rest[-1]["status"] == "interrupted"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("moment", ["between", "at a commit"])
+async def test_a_process_ends_in_time_while_its_database_is_away(
+    provider: str, postgres: PostgresServer, tmp_path: Path, moment: str
+) -> None:
+    """What it could not store is lost, or recovered by the next start; its log says so in plain words."""
+    command, environment = lamella(tmp_path, provider)
+    log = tmp_path / "log.jsonl"
+    with proxied(postgres.socket) as proxy:
+        environment["LAMELLA_DATABASE_URL"] = postgres.behind(proxy.port, postgres.copied())
+        environment |= {"LAMELLA_DRAIN_SECONDS": "1", "LAMELLA_LOG_FILE": str(log)}
+        async with started(*command, **environment) as server:
+            conversation = await server.client.conversation()
+            async with server.client.sending(conversation, "Tell me a story.") as events:
+                async for event in events:
+                    if event.type == "text.delta":
+                        break
+                if moment == "between":
+                    proxy.refuse()
+                else:
+                    proxy.cut_at(b"COMMIT", forward=True, then_refuse=True)
+                    async with asyncio.timeout(10):
+                        while not proxy.cuts:  # noqa: ASYNC110
+                            await asyncio.sleep(0.01)
+                asked = time.monotonic()
+                server.process.send_signal(signal.SIGTERM)
+                async with asyncio.timeout(60):
+                    assert await server.process.wait() == 0
+                assert time.monotonic() - asked < 12, "a second to drain, two for turns, and some on a busy machine"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    said = [line for line in lines if line["event"] == AWAY_AT_THE_END]
+    assert len(said) == 1
+    assert not [line for line in lines if "exception" in line]
 
 
 @pytest.fixture

@@ -106,6 +106,26 @@ async def test_what_is_tried_again_later_saw_what_was_asked_for_meanwhile(store:
     assert await store.jobs.claim(KINDS, minutes(99), 60) is None
 
 
+async def test_a_job_may_begin_with_the_statement_that_stores_it(store: Store) -> None:
+    job, is_mine = await store.jobs.begin(ANN, new_job(), minutes(0), 60)
+    assert (job.status, job.token, job.attempts, job.due_at) == (JobStatus.RUNNING, 1, 1, minutes(1))
+    assert is_mine
+    assert await store.jobs.begin(ANN, new_job(), minutes(0.5), 60) == (job, False), "another worker does it"
+    assert not await store.jobs.finish(job, minutes(0.9))
+    later, is_mine = await store.jobs.begin(ANN, new_job(not_before=minutes(5)), minutes(1), 60)
+    assert (later.status, is_mine) == (JobStatus.WAITING, False)
+    due, is_mine = await store.jobs.begin(ANN, new_job(), minutes(5), 60)
+    assert (due.id, due.status, is_mine) == (later.id, JobStatus.RUNNING, True)
+
+
+async def test_a_job_that_is_asked_for_while_it_runs_is_due_again_when_it_is_done(store: Store) -> None:
+    following = replace(new_job(), follows=True)
+    job, _ = await store.jobs.begin(ANN, following, minutes(0), 60)
+    assert await store.jobs.begin(ANN, following, minutes(0.5), 60) == (job, False)
+    assert await store.jobs.finish(job, minutes(0.9))
+    assert (await claimed(store, 1)).id == job.id
+
+
 async def test_what_is_due_longest_comes_first(store: Store) -> None:
     for minute, subject in ((3, "c"), (1, "a"), (2, "b")):
         await store.jobs.enqueue(ANN, new_job(subject=subject, not_before=minutes(minute)), minutes(0))

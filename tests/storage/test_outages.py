@@ -14,7 +14,7 @@ from sqlalchemy import Connection, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from cut_connections import Proxy, proxied
-from lamella.core.errors import NotFound, NotWaiting, StoreFailed, StoreUnreachable
+from lamella.core.errors import LeaseLost, NotFound, NotWaiting, StoreFailed, StoreUnreachable
 from lamella.core.ids import CountingIds
 from lamella.core.records import PageQuery
 from lamella.storage import Store
@@ -23,7 +23,19 @@ from lamella.storage.postgresql import HeldDatabase, PostgresDatabase, held_data
 from postgres import PostgresServer, running, skip_if_absent
 
 from .conftest import PostgresBacking
-from .examples import ANN, conversation, entry, minutes, new_request, new_turn, notice, queued_message, record, turn_end
+from .examples import (
+    ANN,
+    conversation,
+    entry,
+    minutes,
+    new_job,
+    new_request,
+    new_turn,
+    notice,
+    queued_message,
+    record,
+    turn_end,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -50,8 +62,17 @@ async def _reached(
 
 Verb = Callable[[Store], Awaitable[object]]
 
+
+async def _finish_job(store: Store) -> None:
+    """Of a worker that was told, or not, that it is done."""
+    if (job := await store.jobs.job(ANN, "compact", "conv_1")) is not None:
+        with suppress(LeaseLost):
+            await store.jobs.finish(job, minutes(1))
+
+
 VERBS: dict[str, Verb] = {
     "create_conversation": lambda store: store.conversations.create_conversation(ANN, conversation()),
+    "take": lambda store: store.replicas.take("one", "conv_1", to_speak=True),
     "claim_key": lambda store: store.keys.claim_key(ANN, "key", "turns", "f", "turn_1", minutes(0)),
     "begin_turn": lambda store: store.turns.begin_turn(ANN, new_turn(), minutes(0)),
     "record_request": lambda store: store.requests.record_request(ANN, new_request(record())),
@@ -60,6 +81,9 @@ VERBS: dict[str, Verb] = {
     "change_queued": lambda store: store.queue.change_queued(ANN, "queued_m1", text="Other"),
     "add_notice": lambda store: store.notices.add_notice(ANN, notice(), ["queued_m1"]),
     "finish_turn": lambda store: store.turns.finish_turn(ANN, turn_end()),
+    "begin_job": lambda store: store.jobs.begin(ANN, new_job(), minutes(0), 90.0),
+    "finish_job": _finish_job,
+    "let_go": lambda store: store.replicas.let_go("one", "conv_1"),
     "release_key": lambda store: store.keys.release_key(ANN, "key"),
     "turns": lambda store: store.turns.turns(ANN, "conv_1", PageQuery(5)),
 }

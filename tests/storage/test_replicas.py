@@ -60,6 +60,8 @@ async def test_a_process_may_write_until_another_one_gives_it_up(both: Store, ba
             both.turns.finish_turn(ANN, turn_end()),
             both.queue.queue_message(ANN, queued_message()),
             both.turns.append_journal([]),
+            both.replicas.take("one", "conv_1", to_speak=False),
+            both.jobs.begin(ANN, new_job(), minutes(0), 90.0),
         ):
             with pytest.raises(LeaseLost, match="taken over"):
                 await late

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { bytes, dollars, duration, percent, tokens } from './format.ts'
+import { byDate, bytes, dollars, duration, percent, tokens } from './format.ts'
 
 describe('numbers', () => {
   it('counts tokens shortly', () => {
@@ -23,4 +23,13 @@ describe('numbers', () => {
   it('writes sizes', () => {
     expect([12, 41_000, 2_400_000, 50_000_000].map(bytes)).toEqual(['12 B', '41 kB', '2.4 MB', '50 MB'])
   })
+})
+
+it('groups chats by day, week and month, in the order they came', () => {
+  const now = new Date(2026, 10, 27, 9, 30)
+  const at = (...when: [number, number, number, number?]) => ({ updated_at: new Date(...when).toISOString() })
+  const things = [at(2026, 10, 27, 1), at(2026, 10, 26, 23), at(2026, 10, 20), at(2026, 10, 19), at(2026, 9, 1), at(2025, 9, 1)]
+  expect(byDate(things, now).map(({ name, those }) => [name, those.length])).toEqual([
+    ['Today', 1], ['Yesterday', 1], ['Previous 7 days', 1], ['Previous 30 days', 1], ['October 2026', 1], ['October 2025', 1],
+  ])
 })

@@ -65,3 +65,26 @@ export function fullMoment(iso: string): string {
   const at = new Date(iso)
   return Number.isNaN(at.getTime()) ? '' : whole.format(at)
 }
+
+const DAY = 86_400_000
+const month = new Intl.DateTimeFormat(undefined, { month: 'long', year: 'numeric' })
+
+/** Things in groups by the day they were changed, in the order they came: Today, Yesterday, then by week and month. */
+export function byDate<Thing extends { updated_at: string }>(things: readonly Thing[], now: Date): { name: string; those: Thing[] }[] {
+  const midnight = new Date(now).setHours(0, 0, 0, 0)
+  const named = (iso: string) => {
+    const at = new Date(iso)
+    // Rounded: a day on which the clocks change has 23 or 25 hours.
+    const days = Math.round((midnight - new Date(at).setHours(0, 0, 0, 0)) / DAY)
+    if (days <= 0) return 'Today'
+    if (days === 1) return 'Yesterday'
+    if (days <= 7) return 'Previous 7 days'
+    return days <= 30 ? 'Previous 30 days' : month.format(at)
+  }
+  const groups = new Map<string, Thing[]>()
+  for (const one of things) {
+    const name = named(one.updated_at)
+    groups.set(name, [...(groups.get(name) ?? []), one])
+  }
+  return [...groups].map(([name, those]) => ({ name, those }))
+}

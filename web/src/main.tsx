@@ -6,6 +6,7 @@ import { ApiError } from './api.ts'
 import { App } from './components/App.tsx'
 import { Entrance } from './components/Entrance.tsx'
 import './page.css'
+import { guardBack } from './route.ts'
 
 /** A login that ended meanwhile: ask again who this is, and show the entrance. */
 function onError(error: Error): void {
@@ -27,6 +28,8 @@ const client: QueryClient = new QueryClient({
     mutations: { networkMode: 'always' },
   },
 })
+
+guardBack()
 
 createRoot(document.getElementById('root')!).render(
   <StrictMode>

@@ -1,14 +1,15 @@
 /**
- * The address bar: `/` is a new conversation, `/c/ID` an existing one, `/clients` the conversations of clients and
- * `/clients/ID` one of them.
+ * The addresses of the page. `/` is a new conversation, `/c/ID` an existing one; the other pages are listed in `App`.
+ *
+ * A form that holds something unsaved guards its page: whoever leads away from it, a link, a key or the browser's Back,
+ * is asked first.
  */
 
-import { type MouseEvent, useSyncExternalStore } from 'react'
-
-const listeners = new Set<() => void>()
+import type { MouseEvent } from 'react'
+import { navigate, usePathname } from 'wouter/use-browser-location'
 
 export function conversationIn(path: string): string | null {
-  return /^\/c\/([\w-]+)\/?$/.exec(path)?.[1] ?? null
+  return /^\/c\/([\w-]+)(?:\/context)?\/?$/.exec(path)?.[1] ?? null
 }
 
 export function pathOf(conversation: string | null): string {
@@ -25,39 +26,62 @@ export function pathOfLine(line: string | null): string {
   return line === null ? '/clients' : `/clients/${line}`
 }
 
-/** Go there without loading the page again. */
-export function go(conversation: string | null, replace = false): void {
-  goTo(pathOf(conversation), replace)
+type Guard = (leave: () => void) => void
+
+let guard: Guard | null = null
+let here = ''
+
+/** Ask `guard` before the address changes; null lets it change again. */
+export function guardPage(asks: Guard | null): void {
+  guard = asks
 }
+
+/** Go there without loading the page again. */
+export function goTo(path: string, replace = false): void {
+  const leave = () => {
+    if (path !== location.pathname + location.search) navigate(path, { replace })
+    here = location.href
+  }
+  if (guard) guard(leave)
+  else leave()
+}
+
+/** Go to a conversation, or to a new one. */
+export const go = (conversation: string | null, replace = false) => goTo(pathOf(conversation), replace)
 
 /** Go to the clients, or to one of their lines. */
-export function goToLine(line: string | null, replace = false): void {
-  goTo(pathOfLine(line), replace)
-}
+export const goToLine = (line: string | null, replace = false) => goTo(pathOfLine(line), replace)
 
-function goTo(path: string, replace: boolean): void {
-  if (path !== location.pathname) history[replace ? 'replaceState' : 'pushState'](null, '', path)
-  for (const listener of listeners) listener()
-}
-
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener)
-  addEventListener('popstate', listener)
-  return () => {
-    listeners.delete(listener)
-    removeEventListener('popstate', listener)
-  }
+/** Let a guard stop the browser's Back too. Called before the page renders, so that it hears of it before the router. */
+export function guardBack(): void {
+  here = location.href
+  addEventListener('popstate', (event) => {
+    const { pathname, search } = location
+    if (guard === null) {
+      here = location.href
+      return
+    }
+    event.stopImmediatePropagation()
+    // The address has changed already: it is put back until the question is answered.
+    history.pushState(null, '', here)
+    goTo(pathname + search)
+  })
 }
 
 export function useConversationId(): string | null {
-  return useSyncExternalStore(subscribe, () => conversationIn(location.pathname))
+  return conversationIn(usePathname())
 }
 
 export function useLineId(): string | null | undefined {
-  return useSyncExternalStore(subscribe, () => lineIn(location.pathname))
+  return lineIn(usePathname())
 }
 
-/** For a link within the page: a plain click follows it without loading the page again. */
-export function isPlainClick(event: MouseEvent): boolean {
-  return !event.ctrlKey && !event.metaKey && !event.shiftKey && event.button === 0
+/** What a link within the page does on a click: a plain one is followed without loading the page again. */
+export function follow(path: string, then?: () => void) {
+  return (event: MouseEvent) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return
+    event.preventDefault()
+    goTo(path)
+    then?.()
+  }
 }

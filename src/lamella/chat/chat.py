@@ -152,9 +152,11 @@ class Chat:
     async def close(self) -> None:
         """Accept no more messages, and end every running turn as interrupted, saved as far as it came.
 
-        A turn that can't be saved in time is recovered by the next start. The queue is kept.
+        A turn that can't be saved in time is recovered by the next start. The queue is kept. A database that is away is
+        not waited for any longer than turns are.
         """
         self.drain()
+        self._services.store.database.hurry(CLOSE_SECONDS)
         await self._turns.close(CLOSE_SECONDS)
         await self._sessions.close()
         await self._journal.close()

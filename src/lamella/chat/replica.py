@@ -37,6 +37,10 @@ SETTLE_SECONDS = 10.0
 """The longest wait for another process that follows up its answer. After it, the message goes to the queue."""
 
 
+LEAVE_SECONDS = 2.0
+"""The longest that a process which ends tries to say so. If it can't, others notice it by its beat."""
+
+
 class LocalDoorbell:
     """The `Doorbell` of tests: processes that share this object hear it. Others don't, because there is no Redis."""
 
@@ -97,11 +101,12 @@ class Replica:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        with suppress(LamellaError):
-            others = (await self._rows.look(self.id)).beats
-            await self._rows.end(self.id)
-            for other in others:
-                self._doorbell.ring(other)
+        with suppress(LamellaError, TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                others = (await self._rows.look(self.id)).beats
+                await self._rows.end(self.id)
+                for other in others:
+                    self._doorbell.ring(other)
 
     async def take(self, conversation_id: str, *, to_speak: bool) -> bool:
         """Hold a conversation, for a turn or a command (`to_speak`), or for its queue; whether that was possible.
@@ -125,10 +130,15 @@ class Replica:
             pause = min(2 * pause, LONGEST_LOOK)
 
     async def let_go(self, conversation_id: str) -> bool:
-        """Let a conversation go, unless work is left in it; returns whether any is. Retries until the store answers."""
+        """Let a conversation go, unless work is left in it; returns whether any is. Retries until the store answers.
+
+        What is left of a conversation that another process has taken over is no work of this one.
+        """
         while True:
             try:
                 return await self._rows.let_go(self.id, conversation_id)
+            except LeaseLost:
+                return False
             except StoreFailed as error:
                 log.error("a conversation is still held", conversation_id=conversation_id, error=error.message)
                 await self._clock.sleep(BEAT_SECONDS)

@@ -86,6 +86,15 @@ class Jobs(Protocol):
         """
         ...
 
+    async def begin(
+        self, caller: Caller, job: NewJob, at: datetime, lease_seconds: float, *, first: bool = False
+    ) -> tuple[Job, bool]:
+        """As `enqueue`, and claim the job if it is due; whether this call claimed it.
+
+        `first`: somebody waits for it. Any other may also be left to a later `claim`.
+        """
+        ...
+
     async def job(self, caller: Caller, kind: str, subject: str) -> Job | None:
         """The newest job of a kind for a subject, ended ones included."""
         ...
@@ -100,12 +109,11 @@ class Jobs(Protocol):
         now: datetime,
         lease_seconds: float,
         busy: Sequence[tuple[str, str]] = (),
-        only: str | None = None,
     ) -> Job | None:
         """Claim a due job for `lease_seconds`: of the owner with the fewest running jobs of its kind, the one that is
         due longest. Returns None if none is due.
 
-        `busy` lists kinds, each with an owner who may not run more of them. `only`, an id, claims that job or none.
+        `busy` lists kinds, each with an owner who may not run more of them.
         """
         ...
 
@@ -128,8 +136,8 @@ class Jobs(Protocol):
         """Extend the lease by `lease_seconds` from now. Raises `LeaseLost`."""
         ...
 
-    async def finish(self, job: Job, at: datetime) -> None:
-        """The job is done; raises `LeaseLost`."""
+    async def finish(self, job: Job, at: datetime) -> bool:
+        """The job is done; whether it is due again, since it was asked for while it ran. Raises `LeaseLost`."""
         ...
 
     async def fail(

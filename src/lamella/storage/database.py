@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Column, Connection, Engine, QueuePool, Table, UpdateBase, func, select
+from sqlalchemy import Column, Connection, Engine, QueuePool, Select, Table, UpdateBase, func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from lamella.core.errors import LamellaError, LeaseLost, StoreFailed
+from lamella.core.errors import LeaseLost, StoreFailed
 from lamella.core.ids import Ids
 from lamella.storage.failures import plain_errors
 from lamella.storage.tables import processes
@@ -28,6 +28,7 @@ COUNTED = "counted"
 
 ParamsT = ParamSpec("ParamsT")
 ResultT = TypeVar("ResultT")
+WorkT = TypeVar("WorkT")
 OwnerT = TypeVar("OwnerT", bound="Transactions")
 
 
@@ -47,26 +48,28 @@ _STALLED = "4s"
 """A fenced transaction whose process does nothing for so long is ended by PostgreSQL, so that it blocks nobody."""
 
 
-def _fenced(process_id: str, work: Callable[[Connection], ResultT], connection: Connection) -> ResultT:
-    """`work` in a transaction during which nobody can give the process up. Raises `LeaseLost` if somebody has."""
-    row = select(processes.c.id).where(processes.c.id == process_id)
-    if connection.dialect.name == "postgresql":
-        stalled = func.set_config("idle_in_transaction_session_timeout", _STALLED, True)
-        row = row.add_columns(stalled).with_for_update(read=True, key_share=True)
-    asked = connection.execute(row)  # it is looked at last, so that it is sent with what the work asks first
-    lost = LeaseLost(
+def lease_lost() -> LeaseLost:
+    """The error of a fenced transaction whose process was given up by others."""
+    return LeaseLost(
         "Another process has taken over what this one was doing.",
         hint="Nothing is lost: send the request again, and it goes there.",
     )
-    try:
-        found = work(connection)
-    except LamellaError:
-        if asked.first() is None:
-            raise lost from None
-        raise
-    if asked.first() is None:
-        raise lost
-    return found
+
+
+def _fenced(process_id: str, work: Callable[[Connection], ResultT], connection: Connection) -> ResultT:
+    """`work` in a transaction during which nobody can give the process up. Raises `LeaseLost` if somebody has.
+
+    PostgreSQL is asked to divide by the number of rows of the process: it ends the transaction itself if there is none,
+    and nobody waits for the answer. `PostgresDatabase` raises `LeaseLost` for the error.
+    """
+    row = select(processes.c.id).where(processes.c.id == process_id)
+    if connection.dialect.name == "postgresql":
+        own = row.with_for_update(read=True, key_share=True).subquery()
+        stalled = func.set_config("idle_in_transaction_session_timeout", _STALLED, True)
+        connection.execute(select(stalled, literal(1) // select(func.count()).select_from(own).scalar_subquery()))
+    elif connection.execute(row).first() is None:
+        raise lease_lost()
+    return work(connection)
 
 
 def _lives(process_id: str, connection: Connection) -> bool:
@@ -101,15 +104,14 @@ class Database:
 
     async def write(self, work: Callable[[Connection], ResultT]) -> ResultT:
         """What `work` gives in a transaction that is kept when it ends well and undone when it raises."""
-        self._check_open()
-        if (fence := FENCE.get()) is None:
-            return await self._write_with(work)
-        try:
-            return await self._write_with(partial(_fenced, fence.process_id, work))
-        except LeaseLost:
-            if not await self.read(partial(_lives, fence.process_id)):
-                fence.lost.set()
-            raise
+        return await self._fenced_with(self._write_with, work)
+
+    async def repeat(self, work: Callable[[Connection], Callable[[], ResultT]]) -> ResultT:
+        """As `write`, for what may be done twice. `work` gives the function that looks at its answers after the end.
+
+        On PostgreSQL it costs one round trip, since `COMMIT` is sent with the statements.
+        """
+        return await self._fenced_with(self._repeat_with, work)
 
     async def note(self, work: Callable[[Connection], ResultT]) -> ResultT:
         """As `write`, for what reads nothing, may be done twice, and is no other process's to do: it has no fence.
@@ -132,6 +134,9 @@ class Database:
         """Give free space back to the disk, and let go of what was removed; False if something is still being read."""
         raise NotImplementedError
 
+    def hurry(self, seconds: float) -> None:
+        """The process ends: nothing waits longer than `seconds` from now on for a server that is away."""
+
     async def close(self) -> None:
         """Close every connection; a transaction that has begun to write comes to its end first."""
         if self._closed:
@@ -147,6 +152,25 @@ class Database:
 
     async def _write_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
         return await in_thread(self._writers, self._writing, work)
+
+    async def _repeat_with(self, work: Callable[[Connection], Callable[[], ResultT]]) -> ResultT:
+        return await self._write_with(lambda connection: work(connection)())
+
+    async def _fenced_with(
+        self,
+        run: Callable[[Callable[[Connection], WorkT]], Coroutine[Any, Any, ResultT]],
+        work: Callable[[Connection], WorkT],
+    ) -> ResultT:
+        """What `run` makes of `work`, fenced if the running task writes for a process among several."""
+        self._check_open()
+        if (fence := FENCE.get()) is None:
+            return await run(work)
+        try:
+            return await run(partial(_fenced, fence.process_id, work))
+        except LeaseLost:
+            if not await self.read(partial(_lives, fence.process_id)):
+                fence.lost.set()
+            raise
 
     async def _note_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
         return await self._write_with(work)
@@ -222,6 +246,20 @@ def writes(
     return write
 
 
+def repeats(
+    verb: Callable[Concatenate[OwnerT, Connection, ParamsT], Callable[[], ResultT]],
+) -> Callable[Concatenate[OwnerT, ParamsT], Coroutine[Any, Any, ResultT]]:
+    """Make a verb of a function that writes what may be written twice, and gives the function that looks at its
+    answers: see `Database.repeat`.
+    """
+
+    @wraps(verb)
+    async def repeat(self: OwnerT, /, *args: ParamsT.args, **kwargs: ParamsT.kwargs) -> ResultT:
+        return await self._database.repeat(partial(_called, verb, self, args, kwargs))
+
+    return repeat
+
+
 def notes(
     verb: Callable[Concatenate[OwnerT, Connection, ParamsT], ResultT],
 ) -> Callable[Concatenate[OwnerT, ParamsT], Coroutine[Any, Any, ResultT]]:
@@ -249,11 +287,15 @@ def rows_changed(connection: Connection, statement: UpdateBase) -> int:
     return connection.execute(statement, execution_options={COUNTED: True}).rowcount
 
 
-def insert_missing(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert the rows whose key is not there yet."""
-    if rows:
+def insert_missing(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]] | Select[Any]) -> None:
+    """Insert the rows whose key is not there yet. A query gives them in the order of the table's columns."""
+    if isinstance(rows, Select) or rows:
         dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
+        made = dialect.insert(table).on_conflict_do_nothing()
+        if isinstance(rows, Select):
+            connection.execute(made.from_select(list(table.columns), rows))
+        else:
+            connection.execute(made, rows)
 
 
 def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], unless_newer: Column[Any]) -> None:

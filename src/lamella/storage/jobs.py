@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from lamella.core.errors import LeaseLost
 from lamella.core.records import Caller, Job, JobStatus, NewJob
-from lamella.storage.database import Rows, insert_missing, reads, rows_changed, writes
+from lamella.storage.database import Rows, insert_missing, reads, repeats, rows_changed, writes
 from lamella.storage.rows import record, values
 from lamella.storage.tables import jobs
 
@@ -46,7 +46,7 @@ def _newest(caller: Caller, kind: str, subject: str) -> ColumnElement[bool]:
 
 
 @cache
-def _due(busy: int, *, of_one: bool) -> Select[tuple[str]]:
+def _due(busy: int) -> Select[tuple[str]]:
     """The job to claim, given so many kinds of owners that are busy; made once, since a worker asks after each job."""
     moment = bindparam("moment", type_=jobs.c.due_at.type)
     # Counted once, not for each of thousands that wait: this stands in a writing transaction.
@@ -64,7 +64,7 @@ def _due(busy: int, *, of_one: bool) -> Select[tuple[str]]:
         )
         for at in range(busy)
     ]
-    due = (
+    return (
         select(jobs.c.id)
         .outerjoin(running, and_(running.c.owner == jobs.c.owner, running.c.kind == jobs.c.kind))
         .where(
@@ -77,12 +77,14 @@ def _due(busy: int, *, of_one: bool) -> Select[tuple[str]]:
         .limit(1)
         .with_for_update(skip_locked=True, of=jobs)
     )
-    return due.where(jobs.c.id == bindparam("only", type_=jobs.c.id.type)) if of_one else due
 
 
 @cache
-def _leasing(busy: int, *, of_one: bool) -> Executable:
-    """Leases the job that is due. One statement, since a worker asks after each job."""
+def _leasing(busy: int | None) -> Executable:
+    """Leases the job that is due, given so many kinds of owners that are busy; None: that of a subject, if it is due.
+
+    One statement, since a worker asks after each job.
+    """
     status = literal_column(f"'{JobStatus.RUNNING}'", jobs.c.status.type)
     leased: dict[str, Any] = {
         "status": status,
@@ -93,8 +95,12 @@ def _leasing(busy: int, *, of_one: bool) -> Executable:
         "again": False,
         "process_id": bindparam("leased_to", type_=jobs.c.process_id.type),
     }
-    due = _due(busy, of_one=of_one).scalar_subquery()
-    return update(jobs).where(jobs.c.id == due).values(**leased).returning(*_JOB)
+    leasing = update(jobs).values(**leased).returning(*_JOB)
+    if busy is not None:
+        return leasing.where(jobs.c.id == _due(busy).scalar_subquery())
+    its = [jobs.c[name] == bindparam(f"its_{name}", type_=jobs.c[name].type) for name in ("owner", "kind", "subject")]
+    moment = bindparam("moment", type_=jobs.c.due_at.type)
+    return leasing.where(*its, jobs.c.status.in_(_OPEN), jobs.c.due_at <= moment)
 
 
 def check_lease(connection: Connection, job: Job) -> None:
@@ -147,6 +153,32 @@ class JobRows(Rows):
         enqueue_job(connection, caller, id, job, at)
         return _job_of(connection.execute(select(*_JOB).where(this)).mappings().one())
 
+    async def begin(
+        self, caller: Caller, job: NewJob, at: datetime, lease_seconds: float, *, first: bool = False
+    ) -> tuple[Job, bool]:
+        """As `enqueue`, and lease the job if it is due, `first` or not; whether this call leased it."""
+        return await self._begin(caller, self._ids.new("job"), job, at, lease_seconds)
+
+    @repeats
+    def _begin(
+        self, connection: Connection, caller: Caller, id: str, job: NewJob, at: datetime, lease_seconds: float
+    ) -> Callable[[], tuple[Job, bool]]:
+        enqueue_job(connection, caller, id, job, at)
+        its = {"its_owner": caller.user_id, "its_kind": job.kind, "its_subject": job.subject}
+        leased = connection.execute(_leasing(None), {"moment": at, **its, **self._lease(at, lease_seconds)})
+        stored = connection.execute(select(*_JOB).where(_newest(caller, job.kind, job.subject))).mappings()
+
+        def begun() -> tuple[Job, bool]:
+            is_leased, found = leased.first() is not None, _job_of(stored.one())
+            # Done for the second time, it finds the job that it stored the first time.
+            return found, is_leased or (found.id == id and found.status is JobStatus.RUNNING)
+
+        return begun
+
+    def _lease(self, at: datetime, lease_seconds: float) -> dict[str, Any]:
+        until = at + timedelta(seconds=lease_seconds)
+        return {"leased_until": until, "leased_at": at, "leased_to": self._database.process_id}
+
     @reads
     def job(self, connection: Connection, caller: Caller, kind: str, subject: str) -> Job | None:
         """The newest job of a kind for a subject."""
@@ -168,21 +200,14 @@ class JobRows(Rows):
         now: datetime,
         lease_seconds: float,
         busy: Sequence[tuple[str, str]] = (),
-        only: str | None = None,
     ) -> Job | None:
         """Lease the job that is due longest, of the owner with the fewest running jobs. Returns None if no job is
         due.
         """
-        asked: dict[str, Any] = {"kinds": kinds, "moment": now, "only": only}
+        asked: dict[str, Any] = {"kinds": kinds, "moment": now, **self._lease(now, lease_seconds)}
         for at, (kind, owner) in enumerate(busy):
             asked |= {f"kind_{at}": kind, f"owner_{at}": owner}
-        asked |= {
-            "leased_until": _lease_end(now, lease_seconds),
-            "leased_at": now,
-            "leased_to": self._database.process_id,
-        }
-        leasing = _leasing(len(busy), of_one=only is not None)
-        row = connection.execute(leasing, asked).mappings().one_or_none()
+        row = connection.execute(_leasing(len(busy)), asked).mappings().one_or_none()
         if row is None:
             connection.rollback()  # nothing is changed: nobody waits for the end of the transaction
             return None
@@ -219,12 +244,20 @@ class JobRows(Rows):
     @writes
     def renew(self, connection: Connection, job: Job, now: datetime, lease_seconds: float) -> None:
         """Keep a job for longer."""
-        self._change(connection, job, {"due_at": _lease_end(now, lease_seconds)})
+        self._change(connection, job, {"due_at": now + timedelta(seconds=lease_seconds)})
 
-    @writes
-    def finish(self, connection: Connection, job: Job, at: datetime) -> None:
-        """The job is done."""
-        self._change(connection, job, {**_ended(JobStatus.FINISHED, at), "error": None})
+    @repeats
+    def finish(self, connection: Connection, job: Job, at: datetime) -> Callable[[], bool]:
+        """The job is done; whether it is due again, since it was asked for while it ran."""
+        ended = {**_ended(JobStatus.FINISHED, at), "error": None}
+        status = connection.execute(update(jobs).where(*_held(job)).values(**ended).returning(jobs.c.status)).scalars()
+
+        def waits_again() -> bool:
+            if (found := status.one_or_none()) is None:
+                raise _lost(job)
+            return found is JobStatus.WAITING
+
+        return waits_again
 
     @writes
     def fail(
@@ -259,7 +292,3 @@ def _ended(status: JobStatus, at: datetime) -> dict[str, Any]:
         "asked_at": at,
         "attempts": case((jobs.c.again, 0), else_=jobs.c.attempts),
     }
-
-
-def _lease_end(now: datetime, lease_seconds: float) -> datetime:
-    return now + timedelta(seconds=lease_seconds)

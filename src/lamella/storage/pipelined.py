@@ -164,11 +164,11 @@ class PipelinedConnection(Connection[Any]):
         """Whether something is to be sent with the next statement."""
         return bool(self._waiting) or not self._is_answered
 
-    def begin(self, statements: Sequence[str], *, writes: bool) -> None:
-        """Begin a transaction, with its first statements. One that writes asks for its id."""
+    def begin(self, statements: Sequence[str], *, asks_id: bool) -> None:
+        """Begin a transaction, with its first statements."""
         self._waiting = [_Waiting(Cursor(self), statement) for statement in statements]
         self._begun = len(statements)
-        self._asks_id, self.mark = writes, None
+        self._asks_id, self.mark = asks_id, None
 
     def flush(self) -> None:
         """Send what waits, and take its answers."""

@@ -17,11 +17,13 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from random import uniform
 from time import monotonic, sleep
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -31,7 +33,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.util import LRUCache
 
 from lamella.core.errors import ConfigurationError, LamellaError, StoreFailed
-from lamella.storage.database import COUNTED, Database, in_thread
+from lamella.storage.database import COUNTED, Database, in_thread, lease_lost
 from lamella.storage.failures import failure, plain_errors
 from lamella.storage.tables import metadata
 
@@ -54,12 +56,17 @@ PAUSE, LONGEST_PAUSE = 0.004, 0.25
 PATIENCE = 20.0
 """Seconds that a verb waits for a server that can't be reached. Then it raises `StoreFailed`."""
 
+AWAY_AT_THE_END = "this process ends while the database is away: what is not stored yet is lost"
+
 RECONNECTS = 0.05, 1.0
 """Seconds before the first attempt to reach it again, and before each later one at most."""
 
 _AGAIN = ("40001", "40P01", "55P03", "25P02")
 """A transaction that contradicts another, waits for one that waits for it, or waited too long to be alone: it changed
 nothing. The last says that one of them came before, in an answer that was passed over: statements are sent together."""
+
+_FENCED = "22012"
+"""A division by zero. Only a fence divides: its process was given up."""
 
 _LOST = ("57P01", "57P02", "57P03", "25006")
 """The server goes down, comes up, or is no primary any more."""
@@ -95,8 +102,10 @@ ALONE = ("SET LOCAL lock_timeout = '2s'", "LOCK TABLE deployment IN EXCLUSIVE MO
 _IS_ALONE = "alone"
 """The option of a connection whose next transaction runs alone."""
 
-_NOTES = "notes"
-"""The option of a connection whose transaction may be done twice."""
+_BEGINS, _ASKS_ID = "begins", "asks_id"
+"""The options of a connection that say how its next transaction begins, and whether it asks for its id: else it may be
+done twice.
+"""
 
 ResultT = TypeVar("ResultT")
 
@@ -151,11 +160,12 @@ def postgres_engine(url: URL, begin: str = SERIALIZABLE, size: int = WRITERS) ->
 
     def begun(connection: Connection) -> None:
         options = connection.get_execution_options()
-        begins = COMMITTED if options.get(_NOTES) else begin
+        begins = options.get(_BEGINS, begin)
         locks: tuple[str, ...] = ()
         if begins == SERIALIZABLE:
             locks = ALONE if options.get(_IS_ALONE) else TOGETHER
-        _driver(connection).begin((begins, *locks), writes=begins == SERIALIZABLE)
+        asks_id = options.get(_ASKS_ID, begins == SERIALIZABLE)
+        _driver(connection).begin((begins, *locks), asks_id=asks_id)
 
     deferring = _Deferring()
     event.listen(engine, "do_connect", connecting)
@@ -362,6 +372,8 @@ class PostgresDatabase(Database):
         self._answered_at = 0.0
         self._one_at_a_time = asyncio.Lock()
         self._refused: str | None = None
+        self._ends_at: float | None = None
+        self._said_end = False
 
     @classmethod
     def of(cls, url: URL, connections: int | None = None, *, patience: float = PATIENCE) -> PostgresDatabase:
@@ -373,18 +385,29 @@ class PostgresDatabase(Database):
         """Another process serves the database now: every verb fails from now on."""
         self._refused = TAKEN
 
+    def hurry(self, seconds: float) -> None:
+        """See `Database.hurry`. A transaction whose end is not known is given up then too."""
+        if self._ends_at is None:
+            self._ends_at = monotonic() + seconds
+
     async def _read_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
-        return await self._reached(self._readers, Attempt(self._read, work, writes=False))
+        return await self._reached(self._readers, Attempt(self._read, partial(_at_once, work), writes=False))
 
     async def _write_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
-        return await self._reached(self._writers, Attempt(self._write, work, writes=True))
+        return await self._reached(self._writers, Attempt(self._write, partial(_at_once, work), writes=True))
+
+    async def _repeat_with(self, work: Callable[[Connection], Callable[[], ResultT]]) -> ResultT:
+        return await self._reached(self._writers, Attempt(self._write, work, writes=True, options={_ASKS_ID: False}))
 
     async def _note_with(self, work: Callable[[Connection], ResultT]) -> ResultT:
-        return await self._reached(self._writers, Attempt(self._write, work, writes=True, notes=True))
+        options = {_ASKS_ID: False, _BEGINS: COMMITTED}
+        return await self._reached(
+            self._writers, Attempt(self._write, partial(_at_once, work), writes=True, options=options)
+        )
 
     async def check_writable(self) -> None:
         """See `Database.check_writable`. It waits for no server: a balancer asks for what is now."""
-        attempt = Attempt(self._write, lambda connection: connection.execute(select(1)).scalar_one(), writes=True)
+        attempt = Attempt(self._write, lambda connection: connection.execute(select(1)).scalar_one, writes=True)
         await self._reached(self._writers, attempt, patience=0.0)
 
     @property
@@ -428,7 +451,7 @@ class PostgresDatabase(Database):
         """What an attempt gives. While the server is away, one verb at a time tries to reach it.
 
         The patience ends for a transaction that surely changed nothing. One whose end is not known waits for the
-        server as long as it takes, and then knows.
+        server as long as it takes, and then knows, unless the process ends.
         """
         began = monotonic()
         until = began + patience
@@ -440,18 +463,27 @@ class PostgresDatabase(Database):
                     return await self._in_thread(threads, attempt)
                 async with self._one_at_a_time:
                     # Only if another one has tried meanwhile: else nobody would find out that the server is back.
-                    has_waited = monotonic() > until and self._tried_at > began
-                    if has_waited and self._away is not None and not attempt.is_unknown:
+                    tried = self._tried_at > began
+                    if self._away is not None and self._is_over(until, monotonic(), attempt, tried=tried):
                         raise failure(self._away.error)
                     found = await self._in_thread(threads, attempt)
                     self._is_back()
                     return found
             except ServerAway as away:
                 self._is_away(away)
-                if monotonic() + pause > until and not attempt.is_unknown:
+                if self._is_over(until, monotonic() + pause, attempt):
                     raise failure(away.error) from away.error
             await asyncio.sleep(uniform(pause / 2, pause))
             pause = min(2 * pause, longest)
+
+    def _is_over(self, until: float, now: float, attempt: Attempt[Any], *, tried: bool = True) -> bool:
+        """Whether the patience for a server that is away has ended by `now`, and the server was `tried` meanwhile."""
+        if self._ends_at is None or now <= self._ends_at:
+            return now > until and tried and not attempt.is_unknown
+        if not self._said_end:
+            self._said_end = True
+            log.error(AWAY_AT_THE_END)
+        return True
 
     def _is_away(self, away: ServerAway) -> None:
         self._away, self._tried_at = away, monotonic()
@@ -482,17 +514,23 @@ class ServerAway(Exception):
 class Attempt(Generic[ResultT]):
     """A transaction that is run until it is surely done. It runs again whole if it was undone.
 
-    One that `notes` something may be done twice: nobody asks what became of it.
+    `work` gives the function that looks at its answers, which is called after the transaction has ended. `options` are
+    those of its connections.
     """
 
     def __init__(
-        self, engine: Engine, work: Callable[[Connection], ResultT], *, writes: bool, notes: bool = False
+        self,
+        engine: Engine,
+        work: Callable[[Connection], Callable[[], ResultT]],
+        *,
+        writes: bool,
+        options: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._engine = engine
         self._work = work
         self._writes = writes
-        self._notes = notes
-        self._found: list[ResultT] = []
+        self._options = options
+        self._answer: Callable[[], ResultT] | None = None
         self._unknown: Any = None  # a `TransactionMark`: its module needs psycopg
 
     @property
@@ -512,8 +550,8 @@ class Attempt(Generic[ResultT]):
             return self._settled()
 
     def _settled(self) -> ResultT:
-        if self._unknown is not None and self._was_committed(self._unknown):
-            return self._found[-1]
+        if self._unknown is not None and self._answer is not None and self._was_committed(self._unknown):
+            return self._answer()
         self._unknown = None
         pause = PAUSE
         for attempt in range(1, ATTEMPTS):
@@ -533,11 +571,10 @@ class Attempt(Generic[ResultT]):
             driver = _driver(connection)
             try:
                 transaction = connection.begin()
-                found = self._work(connection)
+                self._answer = answer = self._work(connection)
             except DBAPIError as error:
                 _raise_if_lost(connection, error)
                 raise
-            self._found = [found]
             try:
                 if not self._writes:
                     transaction.rollback()
@@ -548,14 +585,14 @@ class Attempt(Generic[ResultT]):
                     self._unknown = driver.mark
                 _raise_if_lost(connection, error)
                 raise
-            return found
+            return answer()
 
     def _connected(self) -> Connection:
         try:
             connection = self._engine.connect()
         except DBAPIError as error:
             raise ServerAway(error, was_connected=False) from error
-        return connection.execution_options(**{_NOTES: True}) if self._notes else connection
+        return connection.execution_options(**self._options)
 
     def _was_committed(self, mark: Any) -> bool:
         """What became of a transaction. Raises `ServerAway` while the server does not know it either.
@@ -611,8 +648,18 @@ def _is_lost(error: DBAPIError) -> bool:
     return error.connection_invalidated or _state(error) in _LOST or _state(error).startswith("08")
 
 
+def _at_once(work: Callable[[Connection], ResultT], connection: Connection) -> Callable[[], ResultT]:
+    """What `work` gives, which has looked at its answers already."""
+    found = work(connection)
+    return lambda: found
+
+
 def _raise_if_lost(connection: Connection, error: DBAPIError) -> None:
-    """Raises `ServerAway` if the connection is lost; it goes back to no pool then."""
+    """Raises `ServerAway` if the connection is lost, which goes back to no pool then; `LeaseLost` if the process is
+    given up.
+    """
+    if _state(error) == _FENCED:
+        raise lease_lost() from None
     if not _is_lost(error):
         return
     if not connection.invalidated:

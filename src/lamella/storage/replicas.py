@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, delete, exists, insert, select, union, update
+from sqlalchemy import ColumnElement, Connection, delete, exists, insert, literal, select, union, update
 
 from lamella.core.errors import NotFound
 from lamella.core.messages import TurnStatus
 from lamella.core.records import JobStatus, QueueStatus
 from lamella.core.replicas import Hold, Inherited, Look, Signal, SignalKind
-from lamella.storage.database import Rows, insert_missing, reads, rows_changed, writes
+from lamella.storage.database import Rows, insert_missing, reads, repeats, rows_changed, writes
 from lamella.storage.tables import conversations, jobs, processes, queued_messages, signals, turns
 from lamella.storage.tables import held_conversations as held
 from lamella.storage.tables import process_beats as beats
@@ -39,21 +39,21 @@ def _waiting(conversation_id: ColumnElement[str] | str) -> ColumnElement[bool]:
     return exists().where(queued_messages.c.conversation_id == conversation_id, queued)
 
 
-def _hold(connection: Connection, conversation_id: str) -> Hold:
+def _ask_hold(connection: Connection, conversation_id: str) -> Callable[[], Hold]:
+    """Asks who holds a conversation. The answer raises `NotFound`."""
     query = (
         select(held.c.process_id, conversations.c.running_turn, _waiting(conversation_id).label("waits"))
         .select_from(conversations.outerjoin(held, held.c.conversation_id == conversations.c.id))
         .where(conversations.c.id == conversation_id)
     )
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        raise NotFound(f"There is no conversation {conversation_id}.", param="conversation_id")
-    return Hold(row.process_id, row.running_turn, bool(row.waits))
+    asked = connection.execute(query)
 
+    def found() -> Hold:
+        if (row := asked.one_or_none()) is None:
+            raise NotFound(f"There is no conversation {conversation_id}.", param="conversation_id")
+        return Hold(row.process_id, row.running_turn, bool(row.waits))
 
-def _take(connection: Connection, process_id: str, conversation_id: str) -> None:
-    row = {"conversation_id": conversation_id, "process_id": process_id}
-    insert_missing(connection, held, [row])
+    return found
 
 
 def ask_holder(connection: Connection, conversation_id: str) -> Callable[[], str | None]:
@@ -69,7 +69,7 @@ def tell_of_row(
     names the signal.
     """
     if holder is None:
-        _take(connection, process_id, conversation_id)
+        insert_missing(connection, held, [{"conversation_id": conversation_id, "process_id": process_id}])
     elif holder != process_id:
         _signal(connection, id, holder, Signal(SignalKind.QUEUE, conversation_id, {"owner": owner}))
 
@@ -156,30 +156,30 @@ class ReplicaRows(Rows):
     @reads
     def hold(self, connection: Connection, conversation_id: str) -> Hold:
         """Who holds a conversation. Raises `NotFound`."""
-        return _hold(connection, conversation_id)
+        return _ask_hold(connection, conversation_id)()
 
-    @writes
-    def take(self, connection: Connection, process_id: str, conversation_id: str, *, to_speak: bool) -> Hold:
+    @repeats
+    def take(
+        self, connection: Connection, process_id: str, conversation_id: str, *, to_speak: bool
+    ) -> Callable[[], Hold]:
         """Hold a conversation, unless another process does; gives who holds it then. Raises `NotFound`.
 
         `to_speak`: only if no turn runs and nothing waits.
         """
-        found = _hold(connection, conversation_id)
-        if found.holder is not None or (to_speak and (found.running_turn is not None or found.waits)):
-            return found
-        _take(connection, process_id, conversation_id)
-        return Hold(process_id, found.running_turn, found.waits)
+        free = select(conversations.c.id, literal(process_id)).where(conversations.c.id == conversation_id)
+        if to_speak:
+            free = free.where(conversations.c.running_turn.is_(None), ~_waiting(conversation_id))
+        insert_missing(connection, held, free)
+        return _ask_hold(connection, conversation_id)
 
-    @writes
-    def let_go(self, connection: Connection, process_id: str, conversation_id: str) -> bool:
+    @repeats
+    def let_go(self, connection: Connection, process_id: str, conversation_id: str) -> Callable[[], bool]:
         """Hold a conversation no more, unless something waits or a turn runs; whether something is left to do."""
         runs = exists().where(conversations.c.id == conversation_id, conversations.c.running_turn.is_not(None))
         mine = (held.c.conversation_id == conversation_id, held.c.process_id == process_id)
-        gone = connection.execute(
-            delete(held).where(*mine, ~_waiting(conversation_id), ~runs).returning(held.c.process_id)
-        )
+        connection.execute(delete(held).where(*mine, ~_waiting(conversation_id), ~runs))
         kept = connection.execute(select(held.c.process_id).where(*mine))
-        return gone.first() is None and kept.first() is not None
+        return lambda: kept.first() is not None
 
     @writes
     def signal(self, connection: Connection, process_id: str, signal: Signal) -> str | None:

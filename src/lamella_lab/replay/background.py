@@ -36,6 +36,17 @@ class ReplayedJobs:
         """See `Jobs`."""
         return await self._inner.enqueue(caller, job, at)
 
+    async def begin(
+        self, caller: Caller, job: NewJob, at: datetime, lease_seconds: float, *, first: bool = False
+    ) -> tuple[Job, bool]:
+        """See `Jobs`. What a message or a running turn waits for (`first`) is done whenever it is."""
+        if not first:
+            return await self._inner.enqueue(caller, job, at), False
+        stored, is_mine = await self._inner.begin(caller, job, at, lease_seconds, first=True)
+        if is_mine:
+            self._doing.add(stored.id)
+        return stored, is_mine
+
     async def job(self, caller: Caller, kind: str, subject: str) -> Job | None:
         """See `Jobs`."""
         return await self._inner.job(caller, kind, subject)
@@ -50,24 +61,20 @@ class ReplayedJobs:
         now: datetime,
         lease_seconds: float,
         busy: Sequence[tuple[str, str]] = (),
-        only: str | None = None,
     ) -> Job | None:
-        """See `Jobs`. While a summary is held back no lease ends: its worker would renew it.
-
-        What a message or a running turn waits for (`only`) is done whenever it is.
-        """
+        """See `Jobs`. While a summary is held back no lease ends: its worker would renew it."""
         job = None
         self._looks += 1
         look = self._looks
-        if only is not None or (self.open and not self._stage.held):
+        if self.open and not self._stage.held:
             self._looking.add(look)
             try:
-                job = await self._inner.claim(kinds, now, lease_seconds, busy, only)
+                job = await self._inner.claim(kinds, now, lease_seconds, busy)
             finally:
                 self._looking.discard(look)
         if job is not None:
             self._doing.add(job.id)
-        elif only is None:
+        else:
             self._nothing_at = max(self._nothing_at, look)
             self._looked.set()
         return job
@@ -84,10 +91,10 @@ class ReplayedJobs:
         """See `Jobs`."""
         await self._inner.renew(job, now, lease_seconds)
 
-    async def finish(self, job: Job, at: datetime) -> None:
+    async def finish(self, job: Job, at: datetime) -> bool:
         """See `Jobs`."""
         try:
-            await self._inner.finish(job, at)
+            return await self._inner.finish(job, at)
         finally:
             self._ended(job)
 

@@ -1,22 +1,29 @@
 import type { Agent } from '../objects.ts'
-import type { SectionProps } from '../panels.ts'
 import { useAgents } from '../resourceQueries.ts'
+import { goTo } from '../route.ts'
 import { AgentForm } from './AgentForm.tsx'
 import { ErrorNote } from './ErrorNote.tsx'
+import { Page } from './Page.tsx'
 import { SettingsList } from './SettingsList.tsx'
 
 const ABOUT = 'An agent brings a prompt, a reminder, tools, a model and a layout into a conversation.'
 
-export function AgentSettings({ id, onOpen }: SectionProps) {
+/** The list of agents, or one of them. */
+export default function Agents({ id }: { id: string | null }) {
   const agents = useAgents()
   const agent = agents.data?.find((one) => one.id === id)
-  if (id === 'new') return <AgentForm agent={null} onDone={() => onOpen(null)} />
-  if (agent) return <AgentForm agent={agent} onDone={() => onOpen(null)} />
+  const onDone = () => goTo('/agents')
+  if (id === 'new' || agent)
+    return (
+      <Page key={id} title={agent?.name ?? 'New agent'} testId="agent" back={{ path: '/agents', label: 'All agents' }}>
+        <AgentForm agent={agent ?? null} onDone={onDone} />
+      </Page>
+    )
   return (
-    <>
-      {id !== null && agents.isSuccess && <ErrorNote problem={{ message: 'This agent was removed.' }} />}
-      <SettingsList items={agents.data} error={agents.error} noun="agent" about={ABOUT} gist={gist} onOpen={onOpen} />
-    </>
+    <Page title="Agents" testId="agents">
+      {id !== null && agents.isSuccess && !agents.isFetching && <ErrorNote problem={{ message: 'This agent was removed.' }} />}
+      <SettingsList items={agents.data} error={agents.error} noun="agent" about={ABOUT} gist={gist} path="/agents" />
+    </Page>
   )
 }
 

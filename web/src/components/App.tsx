@@ -1,71 +1,117 @@
 import { useQueryClient } from '@tanstack/react-query'
-import { useCallback, useEffect, useState } from 'react'
+import { lazy, Suspense, useCallback, useEffect, useState } from 'react'
+import { Route, Switch } from 'wouter'
 import { left } from '../finding.ts'
-import { PanelContext, type Panels, usePanel } from '../panels.ts'
+import { PanelContext, usePanel } from '../panels.ts'
 import { refresh, useConversation } from '../queries.ts'
-import { go, useConversationId, useLineId } from '../route.ts'
+import { go, goTo, useConversationId, useLineId } from '../route.ts'
 import { turns } from '../turns.ts'
+import { LeavingContext, useQuestion } from '../unsaved.ts'
 import styles from './App.module.css'
 import { Chat } from './Chat.tsx'
-import { Clients } from './Clients.tsx'
 import { Confirm } from './Confirm.tsx'
-import { ContextDrawer } from './ContextDrawer.tsx'
-import { PassagePanel } from './PassagePanel.tsx'
-import { PreviewDrawer } from './PreviewDrawer.tsx'
+import { ListContext, Page } from './Page.tsx'
 import { SearchDialog } from './SearchDialog.tsx'
-import { SessionsPanel } from './SessionsPanel.tsx'
-import { Settings } from './Settings.tsx'
 import { Sidebar } from './Sidebar.tsx'
 
+const Agents = lazy(() => import('./AgentSettings.tsx'))
+const Projects = lazy(() => import('./ProjectSettings.tsx'))
+const Knowledge = lazy(() => import('./BaseSettings.tsx'))
+const Clients = lazy(() => import('./Clients.tsx'))
+const Settings = lazy(() => import('./KeySettings.tsx'))
+const Admin = lazy(() => import('./Admin.tsx'))
+const ContextDrawer = lazy(() => import('./ContextDrawer.tsx'))
+const PassagePanel = lazy(() => import('./PassagePanel.tsx'))
+const PreviewDrawer = lazy(() => import('./PreviewDrawer.tsx'))
+const SessionsPanel = lazy(() => import('./SessionsPanel.tsx'))
+
+/** The routes, with the list of chats before them and at most one panel after a chat. */
 export function App() {
   const conversation = useConversationId()
   const line = useLineId()
   const shown = conversation ?? line ?? null
   const list = useList(shown)
-  const { panel, panels, leaving } = usePanel(shown)
-  useTitle(conversation, line !== undefined)
+  const { panel, panels } = usePanel(shown)
+  const { ask, leaving } = useQuestion()
   useEffect(() => left(conversation), [conversation])
   useEnds()
   const [searching, setSearching] = useState(false)
   const search = useCallback(() => setSearching(true), [])
   const searched = useCallback(() => setSearching(false), [])
-  useKeys(panels, search)
+  useKeys(search)
   useHarmlessDrop()
 
   return (
     <PanelContext value={panels}>
-      <div className={styles.app} data-list={list.hidden ? 'hidden' : 'shown'} data-panel={panel?.kind ?? 'none'}>
-        <Sidebar current={conversation} open={list.over} hidden={list.hidden} onClose={list.close} onSearch={search} />
-        {line !== undefined ? (
-          <Clients line={line} onToggleList={list.toggle} />
-        ) : (
-          <Chat key={conversation ?? 'new'} conversation={conversation} onToggleList={list.toggle} />
-        )}
-        {panel?.kind === 'passage' && <PassagePanel passage={panel} onClose={panels.close} />}
-        {panel?.kind === 'context' && shown !== null && (
-          <ContextDrawer conversation={shown} at={panel} onClose={panels.close} />
-        )}
-        {panel?.kind === 'preview' && <PreviewDrawer conversation={conversation} onClose={panels.close} />}
-        {panel?.kind === 'sessions' && conversation !== null && (
-          <SessionsPanel conversation={conversation} onClose={panels.close} />
-        )}
-        {panel?.kind === 'settings' && <Settings at={panel} />}
-      </div>
-      {searching && <SearchDialog onClose={searched} />}
-      {leaving && (
-        <Confirm
-          question="Discard your changes?"
-          detail="It has not been saved."
-          action="Discard"
-          onConfirm={leaving.giveUp}
-          onCancel={leaving.stay}
-        />
-      )}
+      <LeavingContext value={ask}>
+        <ListContext value={list.toggle}>
+          <a className="skip" href="#main">
+            Skip to the content
+          </a>
+          <div className={styles.app} data-list={list.hidden ? 'hidden' : 'shown'} data-panel={panel?.kind ?? 'none'}>
+            <Sidebar current={conversation} open={list.over} hidden={list.hidden} onClose={list.close} onSearch={search} />
+            <Suspense fallback={<main className={styles.loading} />}>
+              <Switch>
+                <Route path="/">
+                  <OneChat conversation={null} />
+                </Route>
+                <Route path="/c/:id">{({ id }) => <OneChat conversation={id} />}</Route>
+                <Route path="/projects/:id?">{({ id }) => <Projects id={id ?? null} />}</Route>
+                <Route path="/knowledge/:id?">{({ id }) => <Knowledge id={id ?? null} />}</Route>
+                <Route path="/agents/:id?">{({ id }) => <Agents id={id ?? null} />}</Route>
+                <Route path="/clients/:id?">{({ id }) => <Clients line={id ?? null} />}</Route>
+                <Route path="/settings">
+                  <Settings />
+                </Route>
+                <Route path="/admin/:part?">{({ part }) => <Admin part={part ?? null} />}</Route>
+                <Route>
+                  <Missing />
+                </Route>
+              </Switch>
+              {panel?.kind === 'passage' && <PassagePanel passage={panel} onClose={panels.close} />}
+              {panel?.kind === 'context' && shown !== null && (
+                <ContextDrawer conversation={shown} at={panel} onClose={panels.close} />
+              )}
+              {panel?.kind === 'preview' && <PreviewDrawer conversation={conversation} onClose={panels.close} />}
+              {panel?.kind === 'sessions' && conversation !== null && (
+                <SessionsPanel conversation={conversation} onClose={panels.close} />
+              )}
+            </Suspense>
+          </div>
+          {searching && <SearchDialog onClose={searched} />}
+          {leaving && (
+            <Confirm
+              question="Discard your changes?"
+              detail="They have not been saved."
+              action="Discard"
+              onConfirm={leaving.giveUp}
+              onCancel={leaving.stay}
+            />
+          )}
+        </ListContext>
+      </LeavingContext>
     </PanelContext>
   )
 }
 
-/** The list of conversations: beside the chat, where it can be put away, or over it on narrow screens. */
+function OneChat({ conversation }: { conversation: string | null }) {
+  const { data } = useConversation(conversation)
+  const title = conversation === null ? '' : data?.title
+  useEffect(() => {
+    document.title = title ? `${title} · Lamella` : 'Lamella'
+  }, [title])
+  return <Chat key={conversation ?? 'new'} conversation={conversation} />
+}
+
+function Missing() {
+  return (
+    <Page title="Page not found" testId="missing">
+      <p>Nothing is at this address. Choose a page or a chat from the list.</p>
+    </Page>
+  )
+}
+
+/** The list of chats: beside the page, where it can be hidden, or over it on narrow screens. */
 function useList(conversation: string | null) {
   const [over, setOver] = useState(false)
   const [hidden, setHidden] = useState(false)
@@ -76,14 +122,6 @@ function useList(conversation: string | null) {
     else setHidden((old) => !old)
   }, [])
   return { over, hidden, close, toggle }
-}
-
-function useTitle(conversation: string | null, clients: boolean): void {
-  const { data } = useConversation(conversation)
-  const title = clients ? 'Clients' : conversation === null ? '' : data?.title
-  useEffect(() => {
-    document.title = title ? `${title} · Lamella` : 'Lamella'
-  }, [title])
 }
 
 /** When a turn of any conversation ends, what is known about that conversation is out of date. */
@@ -98,12 +136,12 @@ function useEnds(): void {
 }
 
 /** The keys of the whole page. A dialog that is open keeps its own. */
-function useKeys(panels: Panels, search: () => void): void {
+function useKeys(search: () => void): void {
   useEffect(() => {
     const acts: Record<string, () => void> = {
       k: search,
       'shift+o': () => go(null),
-      ',': () => panels.show({ kind: 'settings', section: 'agents', id: null }),
+      ',': () => goTo('/settings'),
     }
     const onKey = (event: KeyboardEvent) => {
       if (!(event.ctrlKey || event.metaKey) || event.altKey) return
@@ -114,7 +152,7 @@ function useKeys(panels: Panels, search: () => void): void {
     }
     addEventListener('keydown', onKey)
     return () => removeEventListener('keydown', onKey)
-  }, [panels, search])
+  }, [search])
 }
 
 /** A file dropped where nothing takes it would replace the page. */

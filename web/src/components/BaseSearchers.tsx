@@ -1,13 +1,11 @@
 import type { KnowledgeBase } from '../objects.ts'
 import { useSearchers } from '../knowledge.ts'
-import { usePanels } from '../panels.ts'
-import { go } from '../route.ts'
+import { follow, pathOf } from '../route.ts'
 import { QueryError } from './ErrorNote.tsx'
 import form from './form.module.css'
 
 /** One's own agents and conversations that search a base. */
 export function BaseSearchers({ base }: { base: KnowledgeBase }) {
-  const panels = usePanels()
   const { data, error } = useSearchers(base.id)
   const agents = data?.filter((one) => one.object === 'agent') ?? []
   const conversations = data?.filter((one) => one.object === 'conversation') ?? []
@@ -18,18 +16,18 @@ export function BaseSearchers({ base }: { base: KnowledgeBase }) {
       <ul className={form.list}>
         {agents.map(({ id, name }) => (
           <li key={id}>
-            <button type="button" className={form.row} onClick={() => panels.show({ kind: 'settings', section: 'agents', id })}>
+            <a className={form.row} href={`/agents/${id}`} onClick={follow(`/agents/${id}`)}>
               <strong>{name}</strong>
               <span>Agent</span>
-            </button>
+            </a>
           </li>
         ))}
         {conversations.map(({ id, name }) => (
           <li key={id}>
-            <button type="button" className={form.row} onClick={() => go(id)}>
+            <a className={form.row} href={pathOf(id)} onClick={follow(pathOf(id))}>
               <strong>{name || 'Untitled'}</strong>
               <span>Conversation</span>
-            </button>
+            </a>
           </li>
         ))}
       </ul>

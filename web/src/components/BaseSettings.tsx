@@ -1,7 +1,7 @@
 import type { KnowledgeBase } from '../objects.ts'
 import { type ReactNode, useState } from 'react'
 import { useBases } from '../access.ts'
-import type { SectionProps } from '../panels.ts'
+import { goTo } from '../route.ts'
 import { BaseAccess } from './BaseAccess.tsx'
 import { BaseDocuments } from './BaseDocuments.tsx'
 import { BaseForm } from './BaseForm.tsx'
@@ -9,24 +9,36 @@ import { BaseSearch } from './BaseSearch.tsx'
 import { BaseSearchers } from './BaseSearchers.tsx'
 import { ErrorNote } from './ErrorNote.tsx'
 import form from './form.module.css'
+import { Page } from './Page.tsx'
 import { RestrictedAccess } from './RestrictedAccess.tsx'
 import styles from './Settings.module.css'
 import { SettingsList } from './SettingsList.tsx'
 
 const ABOUT = 'Documents that conversations and agents search. Whose base it is says who else may read it.'
 
-/** Knowledge bases; one's own with all that belongs to them. */
-export function BaseSettings({ id, onOpen }: SectionProps) {
+/** The list of knowledge bases, or one of them with all that belongs to it. */
+export default function Knowledge({ id }: { id: string | null }) {
   const bases = useBases()
   const base = bases.data?.find((one) => one.id === id)
-  const onDone = () => onOpen(null)
-  if (id === 'new') return <BaseForm base={null} onDone={onDone} onMade={onOpen} />
-  if (base) return <OneBase key={base.id} base={base} onDone={onDone} />
+  const back = { path: '/knowledge', label: 'All knowledge bases' }
+  const onDone = () => goTo('/knowledge')
+  if (id === 'new')
+    return (
+      <Page title="New base" testId="base" back={back}>
+        <BaseForm base={null} onDone={onDone} onMade={(made) => goTo(`/knowledge/${made}`)} />
+      </Page>
+    )
+  if (base)
+    return (
+      <Page key={base.id} title={base.name} testId="base" back={back}>
+        <OneBase base={base} onDone={onDone} />
+      </Page>
+    )
   return (
-    <>
+    <Page title="Knowledge" testId="knowledge">
       {id !== null && bases.isSuccess && !bases.isFetching && <ErrorNote problem={{ message: 'This knowledge base is not there.' }} />}
-      <SettingsList items={bases.data} error={bases.error} noun="base" about={ABOUT} gist={gist} onOpen={onOpen} />
-    </>
+      <SettingsList items={bases.data} error={bases.error} noun="base" about={ABOUT} gist={gist} path="/knowledge" />
+    </Page>
   )
 }
 
@@ -60,9 +72,6 @@ function OneBase({ base, onDone }: { base: KnowledgeBase; onDone: () => void }) 
   const part = (name: Tab, content: ReactNode) => opened.has(name) && <div hidden={tab !== name}>{content}</div>
   return (
     <>
-      <h3 className={form.title} data-testid="base-name">
-        {base.name}
-      </h3>
       <nav className={styles.sections} aria-label={`Parts of ${base.name}`}>
         {shown.map(({ name, label }) => (
           <button key={name} type="button" aria-current={tab === name ? 'page' : undefined} onClick={() => show(name)} data-testid={`base-${name}`}>

@@ -1,13 +1,11 @@
 import { useMe } from '../access.ts'
 import { baseUrls } from '../lines.ts'
-import { usePanels } from '../panels.ts'
+import { follow } from '../route.ts'
 import styles from './Clients.module.css'
-import controls from './controls.module.css'
 import { CopyButton } from './CopyButton.tsx'
 
 /** How to point a client at this server: the base URLs of this very address, to copy, and which key to use. */
 export function BaseUrls() {
-  const panels = usePanels()
   const accounts = useMe().data?.accounts
   return (
     <div className={styles.urls} data-testid="base-urls">
@@ -27,13 +25,9 @@ export function BaseUrls() {
       {accounts ? (
         <p>
           The API key is a key of yours on this server (<code>lam_…</code>).{' '}
-          <button
-            type="button"
-            className={controls.link}
-            onClick={() => panels.show({ kind: 'settings', section: 'keys', id: null })}
-          >
+          <a href="/settings" onClick={follow('/settings')}>
             Make one
-          </button>
+          </a>
         </p>
       ) : (
         <p>Any text will do as the API key until accounts are set up. The keys of the providers stay with this server.</p>

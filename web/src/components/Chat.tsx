@@ -22,13 +22,8 @@ import { Queue } from './Queue.tsx'
 import { Thread } from './Thread.tsx'
 import { Welcome } from './Welcome.tsx'
 
-interface Props {
-  conversation: string | null
-  onToggleList: () => void
-}
-
 /** One conversation: its messages and the composer. */
-export function Chat({ conversation, onToggleList }: Props) {
+export function Chat({ conversation }: { conversation: string | null }) {
   const client = useQueryClient()
   const status = useStatus()
   const details = useConversation(conversation)
@@ -62,12 +57,8 @@ export function Chat({ conversation, onToggleList }: Props) {
   }, [client, conversation, model, stands])
 
   return (
-    <main className={styles.chat} {...drop.handlers}>
-      <ChatHeader
-        conversation={details.data ?? null}
-        onToggleList={onToggleList}
-        started={conversation !== null}
-      />
+    <main className={styles.chat} id="main" tabIndex={-1} {...drop.handlers}>
+      <ChatHeader conversation={details.data ?? null} started={conversation !== null} />
       {status.error && (
         <div className={styles.banner}>
           <QueryError error={status.error}>

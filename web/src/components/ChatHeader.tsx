@@ -7,17 +7,17 @@ import { useAgents } from '../resourceQueries.ts'
 import styles from './ChatHeader.module.css'
 import controls from './controls.module.css'
 import { ErrorNote } from './ErrorNote.tsx'
-import { HistoryIcon, ListIcon } from './icons.tsx'
+import { HistoryIcon } from './icons.tsx'
 import { Notice } from './Notice.tsx'
+import { ListButton } from './Page.tsx'
 
 interface Props {
   conversation: Conversation | null
   started: boolean
-  onToggleList: () => void
 }
 
 /** The title and the model; before the first message the model is part of the draft's choice. */
-export function ChatHeader({ conversation, started, onToggleList }: Props) {
+export function ChatHeader({ conversation, started }: Props) {
   const panels = usePanels()
   const models = useModels()
   const change = useChange()
@@ -38,18 +38,10 @@ export function ChatHeader({ conversation, started, onToggleList }: Props) {
   return (
     <>
       <header className={styles.head}>
-        <button
-          type="button"
-          className={controls.icon}
-          onClick={onToggleList}
-          aria-label="Conversations"
-          data-testid="toggle-list"
-        >
-          <ListIcon size={18} />
-        </button>
-        <p className={styles.title} dir="auto">
+        <ListButton />
+        <h1 className={styles.title} dir="auto">
           {started ? conversation?.title || (conversation ? 'Untitled' : '') : 'New conversation'}
-        </p>
+        </h1>
         {conversation && (
           <button
             type="button"

@@ -1,9 +1,9 @@
 import { type Conversation, explain } from '../api.ts'
 import { type Choice, choiceOf, inForce, markerPolicies } from '../choice.ts'
 import { choose, useDraft } from '../drafts.ts'
-import { usePanels } from '../panels.ts'
 import { useChange, useStatus } from '../queries.ts'
 import { useAgents, useLayouts, useProjects, useSystemPrompts } from '../resourceQueries.ts'
+import { follow } from '../route.ts'
 import styles from './ChoiceLine.module.css'
 import controls from './controls.module.css'
 import { EffortPick } from './EffortPick.tsx'
@@ -14,7 +14,6 @@ import { Pick } from './Pick.tsx'
 
 /** What the next message is sent with; each of it can be changed here. `conversation` is null before the first message. */
 export function ChoiceLine({ conversation, started }: { conversation: Conversation | null; started: boolean }) {
-  const panels = usePanels()
   const agents = useAgents()
   const projects = useProjects()
   const layouts = useLayouts()
@@ -70,27 +69,24 @@ export function ChoiceLine({ conversation, started }: { conversation: Conversati
         />
         <EffortPick conversation={conversation} value={shown.thinking_effort} onChange={(value) => set({ thinking_effort: value })} />
         {conversation && <PromptVersion conversation={conversation} onMove={(version) => change.mutate({ id: conversation.id, system_prompt_version: version })} />}
-        <button
-          type="button"
-          className={`${controls.icon} ${styles.settings}`}
-          onClick={() => panels.show(settingsFor(shown.agent_id))}
-          aria-label="Agents, projects and the system prompt"
-          title="Agents, projects and the system prompt"
-          data-testid="choices-settings"
-        >
-          <SlidersIcon />
-        </button>
+        {shown.agent_id !== null && (
+          <a
+            className={`${controls.icon} ${styles.settings}`}
+            href={`/agents/${shown.agent_id}`}
+            onClick={follow(`/agents/${shown.agent_id}`)}
+            aria-label="Open this agent"
+            title="Open this agent"
+            data-testid="agent-open"
+          >
+            <SlidersIcon />
+          </a>
+        )}
       </div>
     </>
   )
 }
 
 const named = (things: readonly { id: string; name: string }[]) => things.map(({ id, name }) => ({ id, name }))
-
-/** The agent in force, or the list of agents. */
-function settingsFor(agent: string | null) {
-  return { kind: 'settings', section: 'agents', id: agent } as const
-}
 
 /** Says when the conversation began with an older system prompt, and moves it to the newest. */
 function PromptVersion({ conversation, onMove }: { conversation: Conversation; onMove: (version: number) => void }) {

@@ -2,97 +2,70 @@ import { useState } from 'react'
 import { ApiError, explain } from '../api.ts'
 import { useLine, useLines, useLive } from '../lines.ts'
 import { useFork, useRemove } from '../queries.ts'
-import { go, goToLine, isPlainClick, pathOfLine } from '../route.ts'
+import { go, goToLine, pathOfLine } from '../route.ts'
 import { BaseUrls } from './BaseUrls.tsx'
-import chat from './Chat.module.css'
-import header from './ChatHeader.module.css'
 import styles from './Clients.module.css'
 import { Confirm } from './Confirm.tsx'
 import controls from './controls.module.css'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
-import { BackIcon, ListIcon, TrashIcon } from './icons.tsx'
+import { TrashIcon } from './icons.tsx'
 import { LineList } from './LineList.tsx'
 import { LineView } from './LineView.tsx'
+import { Page } from './Page.tsx'
 
-interface Props {
-  /** Null for the list of all. */
-  line: string | null
-  onToggleList: () => void
-}
-
-/** The conversations of other programs that go through this server: the list of them, or one. */
-export function Clients({ line, onToggleList }: Props) {
+/** The conversations of other programs that go through this server: the list of them, or `line`. */
+export default function Clients({ line }: { line: string | null }) {
   useLive()
-  return (
-    <main className={chat.chat} data-testid="clients">
-      {line === null ? <All onToggleList={onToggleList} /> : <One key={line} id={line} onToggleList={onToggleList} />}
-    </main>
-  )
+  return line === null ? <All /> : <One key={line} id={line} />
 }
 
-function ListButton({ onClick }: { onClick: () => void }) {
-  return (
-    <button type="button" className={controls.icon} onClick={onClick} aria-label="Conversations" data-testid="toggle-list">
-      <ListIcon size={18} />
-    </button>
-  )
-}
-
-function All({ onToggleList }: { onToggleList: () => void }) {
+function All() {
   const list = useLines()
   const lines = list.data?.pages.flatMap((page) => page.data) ?? []
   return (
-    <>
-      <header className={header.head}>
-        <ListButton onClick={onToggleList} />
-        <h1 className={header.title}>Clients</h1>
-      </header>
-      <div className={styles.scroll} data-scroll>
-        <div className={styles.page}>
-          {list.error && (
-            <QueryError error={list.error}>
-              <button type="button" className={controls.link} onClick={() => void list.refetch()}>
-                Try again
-              </button>
-            </QueryError>
-          )}
-          {list.isLoading && <p className={styles.quiet}>Loading the list…</p>}
-          {list.data && lines.length === 0 && (
-            <section className={styles.empty} aria-label="Point a client here" data-testid="clients-empty">
-              <h2>No client has sent anything yet</h2>
-              <p>
-                Set the base URL of a program that speaks Anthropic’s or OpenAI’s API to this server. It works as before. Here
-                you see each of its requests: what was read from the cache, what it cost, and what broke the cache.
-              </p>
-              <BaseUrls />
-            </section>
-          )}
-          {lines.length > 0 && (
-            <>
-              <details className={styles.fold}>
-                <summary>Point a client here</summary>
-                <BaseUrls />
-              </details>
-              <LineList lines={lines} />
-            </>
-          )}
-          {list.hasNextPage && (
-            <button
-              type="button"
-              className={controls.plain}
-              onClick={() => void list.fetchNextPage()}
-              disabled={list.isFetchingNextPage}
-            >
-              {list.isFetchingNextPage ? 'Loading…' : 'Show older lines'}
-            </button>
-          )}
-        </div>
-      </div>
-    </>
+    <Page title="Clients" testId="clients">
+      {list.error && (
+        <QueryError error={list.error}>
+          <button type="button" className={controls.link} onClick={() => void list.refetch()}>
+            Try again
+          </button>
+        </QueryError>
+      )}
+      {list.isLoading && <p className={styles.quiet}>Loading the list…</p>}
+      {list.data && lines.length === 0 && (
+        <section className={styles.empty} aria-label="Point a client here" data-testid="clients-empty">
+          <h2>No client has sent anything yet</h2>
+          <p>
+            Set the base URL of a program that speaks Anthropic’s or OpenAI’s API to this server. It works as before. Here
+            you see each of its requests: what was read from the cache, what it cost, and what broke the cache.
+          </p>
+          <BaseUrls />
+        </section>
+      )}
+      {lines.length > 0 && (
+        <>
+          <details className={styles.fold}>
+            <summary>Point a client here</summary>
+            <BaseUrls />
+          </details>
+          <LineList lines={lines} />
+        </>
+      )}
+      {list.hasNextPage && (
+        <button
+          type="button"
+          className={controls.plain}
+          onClick={() => void list.fetchNextPage()}
+          disabled={list.isFetchingNextPage}
+        >
+          {list.isFetchingNextPage ? 'Loading…' : 'Show older lines'}
+        </button>
+      )}
+    </Page>
   )
 }
 
-function One({ id, onToggleList }: { id: string; onToggleList: () => void }) {
+function One({ id }: { id: string }) {
   const line = useLine(id)
   const remove = useRemove()
   const fork = useFork()
@@ -101,72 +74,54 @@ function One({ id, onToggleList }: { id: string; onToggleList: () => void }) {
   const [asking, setAsking] = useState(false)
   const title = line.data?.title || 'Untitled'
   return (
-    <>
-      <header className={header.head}>
-        <ListButton onClick={onToggleList} />
-        <a
-          href={pathOfLine(null)}
-          className={controls.icon}
-          aria-label="All clients"
-          title="All clients"
-          data-testid="line-back"
-          onClick={(event) => {
-            if (!isPlainClick(event)) return
-            event.preventDefault()
-            goToLine(null)
-          }}
-        >
-          <BackIcon />
-        </a>
-        <h1 className={header.title} dir="auto">
-          {line.data ? title : 'Clients'}
-        </h1>
-        {line.data && (
-          <button
-            type="button"
-            className={controls.plain}
-            onClick={() => (isOurs ? go(id) : fork.mutate({ line: id }, { onSuccess: (made) => go(made.id) }))}
-            disabled={fork.isPending}
-            title="Begin a conversation here with all that was said"
-            data-testid="line-continue"
-          >
-            Continue here
-          </button>
-        )}
-        {line.data && (
-          <button
-            type="button"
-            className={controls.icon}
-            onClick={() => setAsking(true)}
-            disabled={remove.isPending}
-            aria-label={`Delete ${title}`}
-            title="Delete"
-            data-testid="line-delete"
-          >
-            <TrashIcon />
-          </button>
-        )}
-      </header>
-      <div className={styles.scroll} data-scroll>
-        <div className={styles.page}>
-          {remove.error && <ErrorNote problem={explain(remove.error)} />}
-          {fork.error && <ErrorNote problem={explain(fork.error)} />}
-          {line.error && (
-            <QueryError error={line.error}>
-              {line.error instanceof ApiError && line.error.status === 404 ? (
-                <button type="button" className={controls.link} onClick={() => goToLine(null, true)}>
-                  Show all clients
-                </button>
-              ) : (
-                <button type="button" className={controls.link} onClick={() => void line.refetch()}>
-                  Try again
-                </button>
-              )}
-            </QueryError>
+    <Page
+      title={line.data ? title : 'Clients'}
+      testId="clients"
+      back={{ path: pathOfLine(null), label: 'All clients', testId: 'line-back' }}
+      actions={
+        line.data && (
+          <>
+            <button
+              type="button"
+              className={controls.plain}
+              onClick={() => (isOurs ? go(id) : fork.mutate({ line: id }, { onSuccess: (made) => go(made.id) }))}
+              disabled={fork.isPending}
+              title="Begin a conversation here with all that was said"
+              data-testid="line-continue"
+            >
+              Continue here
+            </button>
+            <button
+              type="button"
+              className={controls.icon}
+              onClick={() => setAsking(true)}
+              disabled={remove.isPending}
+              aria-label={`Delete ${title}`}
+              title="Delete"
+              data-testid="line-delete"
+            >
+              <TrashIcon />
+            </button>
+          </>
+        )
+      }
+    >
+      {remove.error && <ErrorNote problem={explain(remove.error)} />}
+      {fork.error && <ErrorNote problem={explain(fork.error)} />}
+      {line.error && (
+        <QueryError error={line.error}>
+          {line.error instanceof ApiError && line.error.status === 404 ? (
+            <button type="button" className={controls.link} onClick={() => goToLine(null, true)}>
+              Show all clients
+            </button>
+          ) : (
+            <button type="button" className={controls.link} onClick={() => void line.refetch()}>
+              Try again
+            </button>
           )}
-          {line.data && !line.error && <LineView line={line.data} />}
-        </div>
-      </div>
+        </QueryError>
+      )}
+      {line.data && !line.error && <LineView line={line.data} />}
       {asking && (
         <Confirm
           question="Delete this conversation?"
@@ -179,6 +134,6 @@ function One({ id, onToggleList }: { id: string; onToggleList: () => void }) {
           onCancel={() => setAsking(false)}
         />
       )}
-    </>
+    </Page>
   )
 }

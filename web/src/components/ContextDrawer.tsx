@@ -17,7 +17,7 @@ interface Props {
 }
 
 /** What one request gave the model: every segment in order, where it was cached, and what it cost. */
-export function ContextDrawer({ conversation, at, onClose }: Props) {
+export default function ContextDrawer({ conversation, at, onClose }: Props) {
   const [{ turn, request }, setChoice] = useState<Pick<ContextPanel, 'turn' | 'request'>>(at)
   useEffect(() => setChoice(at), [at])
   const turns = inOrder(useTurnList(conversation).data)

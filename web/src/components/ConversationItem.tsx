@@ -1,7 +1,7 @@
-import { type MouseEvent, useRef, useState } from 'react'
+import { useRef, useState } from 'react'
 import { type Conversation, explain } from '../api.ts'
 import { useRemove, useChange } from '../queries.ts'
-import { go, isPlainClick, pathOf } from '../route.ts'
+import { follow, go, pathOf } from '../route.ts'
 import { Confirm } from './Confirm.tsx'
 import styles from './ConversationItem.module.css'
 import controls from './controls.module.css'
@@ -22,12 +22,6 @@ export function ConversationItem({ conversation, current, onChoose }: Props) {
   const title = conversation.title || 'Untitled'
   const problem = rename.error ?? remove.error
 
-  const choose = (event: MouseEvent) => {
-    if (!isPlainClick(event)) return
-    event.preventDefault()
-    go(conversation.id)
-    onChoose()
-  }
   const confirm = () => {
     setAsking(false)
     remove.mutate(conversation.id, { onSuccess: () => current && go(null, true) })
@@ -48,7 +42,7 @@ export function ConversationItem({ conversation, current, onChoose }: Props) {
           <a
             className={styles.link}
             href={pathOf(conversation.id)}
-            onClick={choose}
+            onClick={follow(pathOf(conversation.id), onChoose)}
             aria-current={current ? 'page' : undefined}
             title={title}
           >

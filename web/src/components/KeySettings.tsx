@@ -9,18 +9,19 @@ import styles from './Entrance.module.css'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
 import { Field, useFirstWrong } from './Field.tsx'
 import form from './form.module.css'
+import { Page } from './Page.tsx'
 import { Pick } from './Pick.tsx'
 import { Secret } from './Secret.tsx'
 
 /** Who one is here, and one's keys. */
-export function KeySettings() {
+export default function Settings() {
   const me = useMe()
   const keys = useKeys()
   const revoke = useRevokeKey()
   const set = useSetKey()
   const logOut = useLogOut()
   return (
-    <>
+    <Page title="Settings" testId="settings">
       {me.data && (
         <div className={styles.member}>
           <span data-testid="me">
@@ -49,7 +50,7 @@ export function KeySettings() {
         ))}
       </ul>
       <NewKey />
-    </>
+    </Page>
   )
 }
 

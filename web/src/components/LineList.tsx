@@ -2,7 +2,7 @@ import type { ReactNode } from 'react'
 import type { Line } from '../api.ts'
 import { about, dollars, exact, fullMoment, moment, percent, tokens } from '../format.ts'
 import { grouped, isSideCall, type LineGroup, shareRead } from '../lines.ts'
-import { goToLine, isPlainClick, pathOfLine } from '../route.ts'
+import { follow, pathOfLine } from '../route.ts'
 import styles from './Clients.module.css'
 
 /** The lines by session, newest session first. Side calls stand under the conversation of their session. */
@@ -47,11 +47,7 @@ function Item({ line }: { line: Line }) {
         <a
           href={pathOfLine(line.id)}
           dir="auto"
-          onClick={(event) => {
-            if (!isPlainClick(event)) return
-            event.preventDefault()
-            goToLine(line.id)
-          }}
+          onClick={follow(pathOfLine(line.id))}
         >
           {line.title || 'Untitled'}
         </a>

@@ -7,7 +7,7 @@ import { Panel } from './Panel.tsx'
 import styles from './PassagePanel.module.css'
 
 /** The text of a file, opened at the cited passage. */
-export function PassagePanel({ passage, onClose }: { passage: Passage; onClose: () => void }) {
+export default function PassagePanel({ passage, onClose }: { passage: Passage; onClose: () => void }) {
   const text = useFileText(passage.fileId)
   return (
     <Panel title={passage.title} detail={detailOf(passage, text.data?.pages ?? null)} testId="passage" onClose={onClose}>

@@ -11,7 +11,7 @@ import { useChanging, useConversation } from '../queries.ts'
 const CALM_MS = 400
 
 /** What the message in the composer would be sent with. Nothing is sent. */
-export function PreviewDrawer({ conversation, onClose }: { conversation: string | null; onClose: () => void }) {
+export default function PreviewDrawer({ conversation, onClose }: { conversation: string | null; onClose: () => void }) {
   const draft = useDraft(conversation)
   const calm = useCalm(draft)
   const details = useConversation(conversation)

@@ -1,7 +1,7 @@
 import type { Project } from '../objects.ts'
 import { type FormEvent, useState } from 'react'
 import { problemAt, problemElsewhere } from '../fields.ts'
-import { useLeaving } from '../panels.ts'
+import { useLeaving } from '../unsaved.ts'
 import { useStatus } from '../queries.ts'
 import { useRemoveProject, useSaveProject } from '../resourceQueries.ts'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'

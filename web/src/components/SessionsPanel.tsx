@@ -14,7 +14,7 @@ import { Summary } from './Summary.tsx'
 import { UndoCompaction } from './UndoCompaction.tsx'
 
 /** The sessions of a conversation, newest first: how each began, what happened in it, and the way back to it. */
-export function SessionsPanel({ conversation, onClose }: { conversation: string; onClose: () => void }) {
+export default function SessionsPanel({ conversation, onClose }: { conversation: string; onClose: () => void }) {
   const told = useTold(conversation)
   const sessions = useSessions(conversation, told.data?.at(-1)?.id)
   const resume = useResume(conversation)

@@ -8,7 +8,9 @@ import { fullMoment } from '../format.ts'
 import { knowledgeKeys } from '../knowledge.ts'
 import { resourceKeys } from '../resourceQueries.ts'
 import { Field } from './Field.tsx'
-import { Settings } from './Settings.tsx'
+import Admin from './Admin.tsx'
+import Agents from './AgentSettings.tsx'
+import Projects from './ProjectSettings.tsx'
 
 const moments = { created_at: '2026-11-21T12:00:00Z', updated_at: '2026-11-21T12:00:00Z', revision: 1 }
 const agent: Agent = {
@@ -44,7 +46,7 @@ const prompts: SystemPrompt[] = [
 ]
 const layouts: Layout[] = [{ object: 'layout', name: 'onyx', description: 'As Onyx does.', markers: 'off', slots: [], old_results: 'keep' }]
 
-/** The panel over a server that has the things above. */
+/** The page over a server that has the things above. */
 function shown(content: ReactNode): string {
   const client = new QueryClient({ defaultOptions: { queries: { staleTime: Infinity } } })
   client.setQueryData(resourceKeys.agents, [agent])
@@ -60,15 +62,15 @@ const text = (html: string) => html.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' '
 
 describe('the settings', () => {
   it('list what there is and offer a new one', () => {
-    const html = shown(<Settings at={{ kind: 'settings', section: 'agents', id: null }} />)
+    const html = shown(<Agents id={null} />)
     expect(text(html)).toContain('Reviewer')
     expect(text(html)).toContain('layout onyx · in place of the system prompt · Name every weakness.')
     expect(html).toContain('data-testid="agent-new"')
-    expect(html).toMatch(/aria-current="page"[^>]*>Agents/)
+    expect(html).toContain('href="/agents/agent_1"')
   })
 
   it('open an agent with all that it holds, also what the server no longer has', () => {
-    const html = shown(<Settings at={{ kind: 'settings', section: 'agents', id: 'agent_1' }} />)
+    const html = shown(<Agents id="agent_1" />)
     expect(html).toContain('value="Reviewer"')
     expect(html).toContain('Name every weakness.</textarea>')
     expect(html).toMatch(/name="replaces_system"[^>]*checked/)
@@ -78,19 +80,19 @@ describe('the settings', () => {
   })
 
   it('say that something was removed meanwhile', () => {
-    expect(text(shown(<Settings at={{ kind: 'settings', section: 'agents', id: 'agent_9' }} />))).toContain('This agent was removed.')
-    expect(text(shown(<Settings at={{ kind: 'settings', section: 'projects', id: 'proj_9' }} />))).toContain('This project was removed.')
+    expect(text(shown(<Agents id="agent_9" />))).toContain('This agent was removed.')
+    expect(text(shown(<Projects id="proj_9" />))).toContain('This project was removed.')
   })
 
   it('show the files of a project with tokens, and why one is left out', () => {
-    const html = text(shown(<Settings at={{ kind: 'settings', section: 'projects', id: 'proj_1' }} />))
+    const html = text(shown(<Projects id="proj_1" />))
     expect(html).toContain('manual.pdf 1,200 tokens')
     expect(html).toContain('scan.pdf It could not be read. left out')
     expect(html).toContain('1,200 tokens together.')
   })
 
   it('show the versions of the system prompt and the way back to each but the newest', () => {
-    const html = shown(<Settings at={{ kind: 'settings', section: 'system', id: null }} />)
+    const html = shown(<Admin part={null} />)
     expect(html).toContain('Be brief.</textarea>')
     expect(text(html)).toContain(`Version 2 ${fullMoment('2026-11-21T12:00:00Z')} · Shorter in use`)
     expect(text(html)).toContain('As shipped')

@@ -1,4 +1,5 @@
 import type { ReactNode } from 'react'
+import { follow } from '../route.ts'
 import controls from './controls.module.css'
 import { QueryError } from './ErrorNote.tsx'
 import form from './form.module.css'
@@ -11,12 +12,13 @@ interface Props<Item> {
   noun: string
   about: string
   gist: (item: Item) => ReactNode
-  onOpen: (id: string) => void
+  /** The address of the list; that of an item begins with it. */
+  path: string
 }
 
 /** The things of a section; each opens its form. */
 export function SettingsList<Item extends { id: string; name: string }>(props: Props<Item>) {
-  const { items, error, noun, about, gist, onOpen } = props
+  const { items, error, noun, about, gist, path } = props
   return (
     <>
       <p className={form.quiet}>{about}</p>
@@ -26,19 +28,24 @@ export function SettingsList<Item extends { id: string; name: string }>(props: P
         <ul className={form.list}>
           {items.map((item) => (
             <li key={item.id}>
-              <button type="button" className={form.row} onClick={() => onOpen(item.id)} data-testid={`${noun}-item`}>
+              <a
+                className={form.row}
+                href={`${path}/${item.id}`}
+                onClick={follow(`${path}/${item.id}`)}
+                data-testid={`${noun}-item`}
+              >
                 <strong dir="auto">{item.name}</strong>
                 <span>{gist(item)}</span>
-              </button>
+              </a>
             </li>
           ))}
         </ul>
       )}
       <div className={form.actions}>
-        <button type="button" className={controls.plain} onClick={() => onOpen('new')} data-testid={`${noun}-new`}>
+        <a className={controls.plain} href={`${path}/new`} onClick={follow(`${path}/new`)} data-testid={`${noun}-new`}>
           <PlusIcon />
           New {noun}
-        </button>
+        </a>
       </div>
     </>
   )

@@ -1,15 +1,25 @@
 import { useEffect, useRef } from 'react'
 import { flushSync } from 'react-dom'
-import { usePanels } from '../panels.ts'
+import { usePathname } from 'wouter/use-browser-location'
+import { byDate } from '../format.ts'
 import { useConversations, useStatus } from '../queries.ts'
-import { go, goToLine, isPlainClick, pathOfLine, useLineId } from '../route.ts'
+import { follow, go } from '../route.ts'
 import { ConversationItem } from './ConversationItem.tsx'
 import controls from './controls.module.css'
 import { QueryError } from './ErrorNote.tsx'
-import { CloseIcon, Mark, PlugIcon, PlusIcon, SearchIcon, SlidersIcon } from './icons.tsx'
+import { BookIcon, CloseIcon, FolderIcon, Mark, PlugIcon, PlusIcon, RobotIcon, SearchIcon, SlidersIcon } from './icons.tsx'
 import styles from './Sidebar.module.css'
 
 const KEY = /mac|iphone|ipad/i.test(navigator.userAgent) ? '⌘' : 'Ctrl'
+
+const pages = [
+  { path: '/projects', label: 'Projects', Icon: FolderIcon, title: 'Files and instructions that several chats share' },
+  { path: '/knowledge', label: 'Knowledge', Icon: BookIcon, title: 'Documents that chats and agents search' },
+  { path: '/agents', label: 'Agents', Icon: RobotIcon, title: 'Prompts with their tools, model and knowledge' },
+  { path: '/clients', label: 'Clients', Icon: PlugIcon, title: 'What other programs send through this server' },
+]
+
+const isIn = (here: string, path: string) => here === path || here.startsWith(`${path}/`)
 
 interface Props {
   current: string | null
@@ -25,8 +35,7 @@ interface Props {
 export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
   const list = useConversations()
   const status = useStatus()
-  const panels = usePanels()
-  const clients = useLineId() !== undefined
+  const here = usePathname()
   const conversations = list.data?.pages.flatMap((page) => page.data) ?? []
   const closing = useRef<HTMLButtonElement>(null)
   useEffect(() => {
@@ -51,7 +60,7 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
   return (
     <>
       <div className={styles.shade} data-open={open} onClick={onClose} aria-hidden="true" />
-      <nav className={styles.side} data-open={open} data-hidden={hidden} aria-label="Conversations" data-testid="sidebar">
+      <nav className={styles.side} data-open={open} data-hidden={hidden} aria-label="Pages and chats" data-testid="sidebar">
         <div className={styles.head}>
           <Mark />
           <span className={styles.name}>Lamella</span>
@@ -87,7 +96,7 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
           aria-keyshortcuts="Control+Shift+O Meta+Shift+O"
           title={`New conversation (${KEY}+Shift+O)`}
           data-testid="new-conversation"
-          aria-current={current === null && !clients ? 'page' : undefined}
+          aria-current={here === '/' ? 'page' : undefined}
           onClick={() => {
             go(null)
             onClose()
@@ -96,22 +105,23 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
           <PlusIcon />
           New conversation
         </button>
-        <a
-          href={pathOfLine(null)}
-          className={`${styles.new} ${styles.clients}`}
-          title="What other programs send through this server"
-          data-testid="clients-open"
-          aria-current={clients ? 'page' : undefined}
-          onClick={(event) => {
-            if (!isPlainClick(event)) return
-            event.preventDefault()
-            goToLine(null)
-            onClose()
-          }}
-        >
-          <PlugIcon />
-          Clients
-        </a>
+        <ul className={styles.pages}>
+          {pages.map(({ path, label, Icon, title }) => (
+            <li key={path}>
+              <a
+                href={path}
+                className={styles.page}
+                title={title}
+                aria-current={isIn(here, path) ? 'page' : undefined}
+                onClick={follow(path, onClose)}
+                data-testid={`${path.slice(1)}-open`}
+              >
+                <Icon />
+                {label}
+              </a>
+            </li>
+          ))}
+        </ul>
         <div className={styles.scroll}>
           {list.error && (
             <QueryError error={list.error}>
@@ -120,16 +130,21 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
               </button>
             </QueryError>
           )}
-          <ul className={styles.list}>
-            {conversations.map((conversation) => (
-              <ConversationItem
-                key={conversation.id}
-                conversation={conversation}
-                current={conversation.id === current}
-                onChoose={onClose}
-              />
-            ))}
-          </ul>
+          {byDate(conversations, new Date()).map(({ name, those }) => (
+            <section key={name} aria-label={name}>
+              <h2 className={styles.date}>{name}</h2>
+              <ul className={styles.list}>
+                {those.map((conversation) => (
+                  <ConversationItem
+                    key={conversation.id}
+                    conversation={conversation}
+                    current={conversation.id === current}
+                    onChoose={onClose}
+                  />
+                ))}
+              </ul>
+            </section>
+          ))}
           {list.hasNextPage && (
             <button
               type="button"
@@ -142,20 +157,27 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
           )}
         </div>
         <div className={styles.foot}>
-          <button
-            type="button"
+          <a
+            href="/settings"
             className={styles.settings}
             aria-keyshortcuts="Control+,"
-            title="Agents, projects and the system prompt (Ctrl+,)"
+            aria-current={isIn(here, '/settings') ? 'page' : undefined}
+            title={`You and your keys (${KEY}+,)`}
+            onClick={follow('/settings', onClose)}
             data-testid="settings-open"
-            onClick={() => {
-              panels.show({ kind: 'settings', section: 'agents', id: null })
-              onClose()
-            }}
           >
             <SlidersIcon />
             Settings
-          </button>
+          </a>
+          <a
+            href="/admin"
+            className={styles.settings}
+            aria-current={isIn(here, '/admin') ? 'page' : undefined}
+            onClick={follow('/admin', onClose)}
+            data-testid="admin-open"
+          >
+            Admin
+          </a>
           {status.data && <span>Version {status.data.version}</span>}
         </div>
       </nav>

@@ -1,7 +1,7 @@
 import type { SystemPrompt } from '../objects.ts'
 import { type FormEvent, useEffect, useState } from 'react'
 import { problemAt, problemElsewhere } from '../fields.ts'
-import { useUnsaved } from '../panels.ts'
+import { useUnsaved } from '../unsaved.ts'
 import { useSaveSystemPrompt, useSystemPrompts } from '../resourceQueries.ts'
 import controls from './controls.module.css'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'

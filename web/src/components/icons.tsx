@@ -50,6 +50,11 @@ export const ChevronIcon = icon(<path d="M6 4l4 4-4 4" />)
 
 export const PlugIcon = icon(<path d="M5.5 2.5v3M10.5 2.5v3M3.5 5.5h9v2a4.5 4.5 0 0 1-9 0zM8 12v2" />)
 
+export const FolderIcon = icon(<path d="M2 4.2V12.5h12V5.7H8L6.6 4.2z" />)
+export const BookIcon = icon(<path d="M8 4.2C6.6 3.2 4.6 2.9 2.5 3.2v9c2.1-.3 4.1 0 5.5 1 1.4-1 3.4-1.3 5.5-1v-9C11.4 2.9 9.4 3.2 8 4.2zm0 0v9" />)
+export const RobotIcon = icon(<path d="M3.5 6h9v6.5h-9zM8 6V3.4M6 8.6v.8M10 8.6v.8M1.8 8.4v2M14.2 8.4v2" />)
+export const DotsIcon = icon(<path d="M3.5 8h.1M8 8h.1M12.5 8h.1" strokeWidth="2.2" />)
+
 /** The mark: thin plates, one above the other. */
 export function Mark({ size = 18 }: { size?: number }) {
   return (
