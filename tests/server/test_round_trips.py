@@ -6,7 +6,7 @@ from postgres import PostgresServer
 from round_trips import measured
 from valkey_server import Valkey
 
-MOST = 28
+MOST = 24
 """Round trips of a turn with all that follows it, among several replicas."""
 
 

@@ -96,8 +96,8 @@ async def test_what_is_said_while_vectors_are_made_is_indexed_too(tmp_path: Path
         await say(store, recall, 2, "the second quagga")
         remote.let.set()
         await until(store, lambda status: status is JobStatus.FINISHED)
-        assert await index.unindexed(ANN, "conv_1", 9) == ()
-        assert await index.unembedded(ANN, "conv_1", remote.space.model, 9) == ()
+        assert (await index.unindexed(ANN, "conv_1", remote.space.model, 9)).turns == ()
+        assert (await index.unindexed(ANN, "conv_1", remote.space.model, 9)).passages == ()
 
 
 async def test_words_are_found_while_their_vectors_cannot_be_made(tmp_path: Path) -> None:

@@ -161,8 +161,8 @@ async def test_nobody_finds_what_is_somebody_elses(store: Store, index: RecallIn
     for reference in ("msg_conv_1_1", "step_conv_1_1"):
         with pytest.raises(NotFound):
             await index.source(BOB, None, reference)
-    assert await index.unindexed(BOB, "conv_1", 9) == ()
-    assert await index.unembedded(BOB, "conv_1", "another", 9) == ()
+    assert (await index.unindexed(BOB, "conv_1", SPACE.model, 9)).turns == ()
+    assert (await index.unindexed(BOB, "conv_1", "another", 9)).passages == ()
     assert not await index.index_turn(BOB, "turn_conv_1_1", [], SPACE.model)
     before = backing.dump()
     await index.embed(BOB, "another", {1: b"\0" * 768})
@@ -240,10 +240,10 @@ async def test_a_start_looks_at_nothing_before_its_mark(store: Store, index: Rec
 async def test_a_turn_is_indexed_once_and_waits_until_it_has_ended(store: Store, index: RecallIndex) -> None:
     await store.conversations.create_conversation(ANN, conversation())
     await store.turns.begin_turn(ANN, new_turn(), minutes(1))
-    assert await index.unindexed(ANN, "conv_1", 9) == ()
+    assert (await index.unindexed(ANN, "conv_1", SPACE.model, 9)).turns == ()
     assert not await index.index_turn(ANN, "turn_1", [passage("msg_turn_1", "Hello")], SPACE.model)
     await store.turns.finish_turn(ANN, turn_end())
-    assert await index.unindexed(ANN, "conv_1", 9) == (("turn_1", "conv_1"),)
+    assert [turn.id for turn in (await index.unindexed(ANN, "conv_1", SPACE.model, 9)).turns] == ["turn_1"]
     assert await index.waiting(SPACE.model) == ((ANN, "conv_1"),)
     text = (await store.turns.turn(ANN, "turn_1")).text
     message = (await store.turns.turn(ANN, "turn_1")).user_message_id
@@ -259,7 +259,7 @@ async def test_vectors_of_another_model_are_made_and_the_old_ones_not_compared(
     await say(store, index, 1, "Photosynthesis", "Indeed.")
     other = Space("other-8", 1.0, 0.1)
     assert await index.waiting("other-8") == ((ANN, "conv_1"),)
-    waiting = await index.unembedded(ANN, "conv_1", "other-8", 9)
+    waiting = (await index.unindexed(ANN, "conv_1", "other-8", 9)).passages
     assert [one.text for one in waiting] == ["Photosynthesis", "Indeed."]
     asked = RecallQuery((), other, b"\x00\x3c" + b"\0" * 14)
     assert (await index.search(ANN, asked)).hits == ()
@@ -275,14 +275,14 @@ async def test_sessions_are_ranked_by_their_messages_and_their_summaries(store: 
     step = session_step(first.id, "sess_b", "turn_conv_1_1")
     await store.sessions.next_session(ANN, replace(step, summary=session_summary("Of painters, of a windmill.")))
     await say(store, index, 2, "Now to cooking")
-    [summary] = await index.unembedded_summaries(ANN, "conv_1", SPACE.model)
+    [summary] = (await index.unindexed(ANN, "conv_1", SPACE.model, 9)).summaries
     assert (summary.id, summary.content, summary.session) == (first.id, "Of painters, of a windmill.", 1)
     [vector] = LEXICAL.vectors([summary.content])
     made = [passage(first.id, summary.content, speaker=Speaker.SUMMARY)]
     changed = replace(summary, content="Something older")
     assert not await index.index_summary(ANN, changed, vector, made, SPACE.model)
     assert await index.index_summary(ANN, summary, vector, made, SPACE.model)
-    assert await index.unembedded_summaries(ANN, "conv_1", SPACE.model) == ()
+    assert (await index.unindexed(ANN, "conv_1", SPACE.model, 9)).summaries == ()
     painters = await find(index, "Rembrandt", conversation_id="conv_1")
     assert (painters.sessions[0].session_id, painters.sessions[0].score, painters.sessions[0].covers) == (
         first.id,
@@ -344,7 +344,7 @@ async def test_vectors_that_come_later_are_compared(store: Store, index: RecallI
     await say(store, index, 2, "Photosynthesis", "Yes.", vectors=False)
     await say(store, index, 3, "Something else", "Well.")
     assert "msg_conv_1_2" not in ids(await find(index, "Photosyntesis"))
-    waiting = await index.unembedded(ANN, "conv_1", SPACE.model, 9)
+    waiting = (await index.unindexed(ANN, "conv_1", SPACE.model, 9)).passages
     made = LEXICAL.vectors([one.text for one in waiting])
     await index.embed(ANN, SPACE.model, dict(zip([one.entry for one in waiting], made, strict=True)))
     assert ids(await find(index, "Photosyntesis"))[0] == "msg_conv_1_2"
@@ -356,7 +356,7 @@ async def test_a_summary_that_is_taken_back_is_not_found(store: Store, index: Re
     [first] = await store.sessions.sessions(ANN, "conv_1")
     step = session_step(first.id, "sess_2", "turn_conv_1_1")
     await store.sessions.next_session(ANN, replace(step, summary=session_summary("The zeppelin is called Quagga.")))
-    [summary] = await index.unembedded_summaries(ANN, "conv_1", SPACE.model)
+    [summary] = (await index.unindexed(ANN, "conv_1", SPACE.model, 9)).summaries
     [vector] = LEXICAL.vectors([summary.content])
     passages = [passage(first.id, summary.content, speaker=Speaker.SUMMARY)]
     assert await index.index_summary(ANN, summary, vector, passages, SPACE.model)
@@ -364,7 +364,7 @@ async def test_a_summary_that_is_taken_back_is_not_found(store: Store, index: Re
     back = session_return("sess_2", first.id, "turn_conv_1_1")
     await store.sessions.return_to_session(ANN, replace(back, forgets_summary=True))
     assert await find(index, "zeppelin quagga") == RecallResult((), ())
-    assert await index.unembedded_summaries(ANN, "conv_1", SPACE.model) == ()
+    assert (await index.unindexed(ANN, "conv_1", SPACE.model, 9)).summaries == ()
 
 
 async def test_something_is_read_by_message_by_call_and_by_both(store: Store, index: RecallIndex) -> None:

@@ -229,14 +229,14 @@ async def test_a_reopened_session_is_closed_with_a_new_summary_that_needs_a_new_
     closed = await talked.sessions.session(ANN, FIRST)
     assert await talked.sessions.summarise_session(ANN, closed, session_summary("Old."))
     index = RecallIndex(talked.database)
-    [old] = await index.unembedded_summaries(ANN, "conv_1", "m-vectors")
+    [old] = (await index.unindexed(ANN, "conv_1", "m-vectors", 9)).summaries
     assert await index.index_summary(ANN, old, b"\x01\x02", [], "m-vectors")
     await talked.sessions.return_to_session(ANN, session_return("sess_2", FIRST, "turn_4"))
     await talked.sessions.next_session(ANN, session_step(FIRST, "sess_3", "turn_4", summary="All."))
     assert (await talked.sessions.session(ANN, FIRST)).summary == "All."
     [row] = [row for row in backing.dump()["sessions"] if row["id"] == FIRST]
     assert (row["embedding"], row["embedding_model"]) == (None, None)
-    [new] = await index.unembedded_summaries(ANN, "conv_1", "m-vectors")
+    [new] = (await index.unindexed(ANN, "conv_1", "m-vectors", 9)).summaries
     assert (old.content, new.content) == ("Old.", "All.")
 
 

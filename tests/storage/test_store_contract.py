@@ -223,6 +223,7 @@ WITHOUT_ID = {
     "unfinished_turns",
     "all_queued",
     "enqueue",
+    "begin",
     "job",
     "claim",
     "clock_set_back",

@@ -8,7 +8,7 @@ it `merge_runs` makes one run of several small ones; what is removed leaves its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -244,9 +244,14 @@ async def merge_runs(database: Database, of: Indexed) -> None:
         await database.write(partial(_replace, of, found, merged))
 
 
+def ask_runs(connection: Connection, of: Indexed) -> Callable[[], dict[int, int]]:
+    """Asks how many passages each run has."""
+    asked = connection.execute(_runs(of, postings.c.passages))
+    return lambda: {row.first: row.passages for row in asked}
+
+
 def _due(of: Indexed, connection: Connection) -> _Stored:
-    sizes = {row.first: row.passages for row in connection.execute(_runs(of, postings.c.passages))}
-    runs = due(sizes)
+    runs = due(ask_runs(connection, of)())
     return _stored_runs(connection, of, runs) if runs else {}
 
 

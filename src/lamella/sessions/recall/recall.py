@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -18,8 +18,8 @@ from lamella.background import Retry, Worker
 from lamella.core.clock import Clock
 from lamella.core.errors import InvalidRequest, LamellaError, NotFound, ProviderError
 from lamella.core.ports import Embedder, Jobs
-from lamella.core.recall import Embedded, Passage, RecallQuery, RecallResult, Source
-from lamella.core.records import Caller, Job, NewJob
+from lamella.core.recall import Embedded, Passage, PassageText, RecallQuery, RecallResult, Source
+from lamella.core.records import Caller, Job, NewJob, TurnRecord
 from lamella.core.tokens import Usage
 from lamella.search.terms import query_terms
 from lamella.sessions.recall.indexing import summary_passages, turn_passages
@@ -95,9 +95,7 @@ class Recall:
 
     async def index_now(self, caller: Caller, conversation_id: str) -> None:
         """Index a conversation whole, vectors and summaries included. Raises a `ProviderError`."""
-        await self._index_words(caller, conversation_id)
-        await self._embed_passages(caller, conversation_id)
-        await self._index_summaries(caller, conversation_id)
+        await self._index_rest(caller, conversation_id, passages=True, summaries=True)
 
     async def search(
         self, caller: Caller, query: str, conversation_id: str | None = None, limit: int = 10
@@ -141,45 +139,51 @@ class Recall:
         # What is being indexed is looked at too: a search finds what the background has not stored yet.
         behind = [conversation_id] if conversation_id else await self._jobs.open_subjects(caller, INDEX)
         for one in behind:
-            await self._index_words(caller, one)
-            if self._embedder.is_local:
-                await self._index_summaries(caller, one)
+            await self._index_rest(caller, one, passages=False, summaries=self._embedder.is_local)
 
     async def _do(self, job: Job) -> Retry | None:
         await self.index_now(job.caller, job.subject)
         return None
 
-    async def _index_words(self, caller: Caller, conversation_id: str) -> None:
+    async def _index_rest(self, caller: Caller, conversation_id: str, *, passages: bool, summaries: bool) -> None:
+        """Index the words of turns, then give `passages` and `summaries` their vectors, until nothing is left."""
+        model = self._embedder.space.model
         while True:
-            turns = await self._index.unindexed(caller, conversation_id, BATCH)
-            for turn_id, _ in turns:
-                await self._index_turn(caller, turn_id)
-            if len(turns) < BATCH:
+            left = await self._index.unindexed(caller, conversation_id, model, BATCH)
+            added = [await self._index_turn(caller, turn) for turn in left.turns]
+            await self._index.merge(caller, left.runs, added)
+            if len(left.turns) == BATCH:
+                continue  # words come first: an embedder may fail
+            if passages and left.passages:
+                await self._embed_passages(caller, left.passages)
+            if summaries:
+                await self._index_summaries(caller, left.summaries)
+            # A turn that has just got its words has vectors too, if they are made here.
+            waits = bool(left.turns) and not self._embedder.is_local
+            if not passages or not (waits or len(left.passages) == BATCH):
                 return
 
-    async def _index_turn(self, caller: Caller, turn_id: str) -> None:
-        with suppress(NotFound):
-            turn = await self._store.turns.turn(caller, turn_id)
-            passages, _ = await self._with_vectors(turn_passages(turn), remote=False)
-            await self._index.index_turn(caller, turn_id, passages, self._embedder.space.model)
+    async def _index_turn(self, caller: Caller, turn: TurnRecord) -> int:
+        """How many passages were stored."""
+        passages, _ = await self._with_vectors(turn_passages(turn), remote=False)
+        is_new = await self._index.index_turn(caller, turn.id, passages, self._embedder.space.model)
+        return len(passages) if is_new else 0
 
-    async def _embed_passages(self, caller: Caller, conversation_id: str) -> None:
-        model = self._embedder.space.model
-        while waiting := await self._index.unembedded(caller, conversation_id, model, BATCH):
-            made = await self._embedder.embed([passage.text for passage in waiting])
-            entries = [passage.entry for passage in waiting]
-            await self._index.embed(caller, model, dict(zip(entries, made.vectors, strict=True)))
-            sizes: defaultdict[str, int] = defaultdict(int)
-            for passage in waiting:
-                sizes[passage.session_id] += len(passage.text)
-            for session_id, usage in _shared(made.usage, sizes).items():
-                await self._spend(caller, session_id, usage)
+    async def _embed_passages(self, caller: Caller, waiting: Sequence[PassageText]) -> None:
+        made = await self._embedder.embed([passage.text for passage in waiting])
+        entries = [passage.entry for passage in waiting]
+        await self._index.embed(caller, self._embedder.space.model, dict(zip(entries, made.vectors, strict=True)))
+        sizes: defaultdict[str, int] = defaultdict(int)
+        for passage in waiting:
+            sizes[passage.session_id] += len(passage.text)
+        for session_id, usage in _shared(made.usage, sizes).items():
+            await self._spend(caller, session_id, usage)
 
-    async def _index_summaries(self, caller: Caller, conversation_id: str) -> None:
-        model = self._embedder.space.model
-        for summary in await self._index.unembedded_summaries(caller, conversation_id, model):
+    async def _index_summaries(self, caller: Caller, waiting: Sequence[Source]) -> None:
+        for summary in waiting:
             whole = await self._embedder.embed([summary.content])
             passages, usage = await self._with_vectors(summary_passages(summary), remote=True)
+            model = self._embedder.space.model
             await self._index.index_summary(caller, summary, whole.vectors[0], passages, model)
             await self._spend(caller, summary.id, whole.usage + usage)
 

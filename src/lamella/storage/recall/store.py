@@ -33,12 +33,15 @@ from lamella.core.recall import (
     Source,
     Speaker,
 )
-from lamella.core.records import Caller
+from lamella.core.records import Caller, TurnRecord
+from lamella.search.postings import due
 from lamella.search.ranking import Ints, Ranking, first_of, rank_conversations
 from lamella.storage.conversations.conversations import find_conversation
+from lamella.storage.conversations.paths import ask_stored
 from lamella.storage.conversations.turns import IS_RUNNING
 from lamella.storage.database import Database, Transactions, insert_missing, reads, rows_changed, writes
-from lamella.storage.passages import SAID, merge_runs
+from lamella.storage.grants import records_held_back
+from lamella.storage.passages import SAID, ask_runs, merge_runs
 from lamella.storage.recall.sources import (
     add_passages,
     find_source,
@@ -86,6 +89,19 @@ def _waiting_turns(mark: _Mark | None) -> ColumnElement[bool]:
 def _waiting_passages(mark: _Mark | None, model: str) -> ColumnElement[bool]:
     missing = SAID.without_vector(model)
     return missing if mark is None else and_(missing, recall_entries.c.id >= mark[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Unindexed:
+    """What of a conversation is still to be indexed, oldest first, and the sizes of its owner's runs of words.
+
+    `turns` have ended and have no passages; `passages` and `summaries` have no vectors.
+    """
+
+    turns: tuple[TurnRecord, ...]
+    passages: tuple[PassageText, ...]
+    summaries: tuple[Source, ...]
+    runs: Mapping[int, int]
 
 
 class RecallIndex(Transactions):
@@ -143,31 +159,46 @@ class RecallIndex(Transactions):
 
     @reads
     def unindexed(
-        self, connection: Connection, caller: Caller, conversation_id: str | None, limit: int
-    ) -> tuple[tuple[str, str], ...]:
-        """Turns that have ended and have no passages yet, oldest first, with their conversations."""
-        query = (
-            select(turns.c.id, turns.c.conversation_id)
-            .select_from(_TURNS)
-            .where(_ENDED, turns.c.owner == caller.user_id)
-            .order_by(turns.c.started_at, turns.c.id)
+        self, connection: Connection, caller: Caller, conversation_id: str, model: str, limit: int
+    ) -> Unindexed:
+        """What of a conversation can't be found yet, or not by vectors of this model: so many turns and passages."""
+        ended = turns.c.owner == caller.user_id, turns.c.conversation_id == conversation_id, _ENDED
+        order = turns.c.started_at, turns.c.id
+        rows = connection.execute(select(turns).select_from(_TURNS).where(*ended).order_by(*order).limit(limit))
+        ids = select(turns.c.id).select_from(_TURNS).where(*ended).order_by(*order).limit(limit)
+        records_of = ask_stored(connection, caller, ids)
+        its = sessions.c.owner == caller.user_id, sessions.c.conversation_id == conversation_id
+        summaries = connection.execute(select(sessions).where(*its, _summary_without_vector(model)))
+        runs_of = ask_runs(connection, (caller.user_id, 0))
+        passages = (
+            select(recall_entries.c.id)
+            .select_from(_VECTORS)
+            .where(_mine(caller, conversation_id), SAID.without_vector(model))
+            .order_by(recall_entries.c.id)
             .limit(limit)
         )
-        if conversation_id is not None:
-            query = query.where(turns.c.conversation_id == conversation_id)
-        return tuple((turn_id, of) for turn_id, of in connection.execute(query))
+        found = find_sources(connection, caller, passages)
+        return Unindexed(
+            records_held_back(connection, caller, records_of(rows.mappings().all())),
+            tuple(
+                PassageText(entry, source.session_id, source.content[start:end])
+                for entry, (source, start, end) in sorted(found.items())
+            ),
+            # A text that may not be read any more is not sent to an embedder either.
+            readable_summaries(connection, caller, summaries.mappings().all()),
+            runs_of(),
+        )
 
-    async def index_turn(self, caller: Caller, turn_id: str, passages: Sequence[Passage], model: str) -> bool:
-        """Store the passages of a turn; False when that was done before, or the turn is gone."""
-        is_new = await self._index_turn(caller, turn_id, passages, model)
-        if is_new:
+    async def merge(self, caller: Caller, runs: Mapping[int, int], added: Sequence[int]) -> None:
+        """Merge what small `runs` there are after more with so many passages were `added`, if there are enough."""
+        if due({**runs, **{-number: size for number, size in enumerate(added, 1) if size}}):
             await merge_runs(self._database, (caller.user_id, 0))
-        return is_new
 
     @writes
-    def _index_turn(
+    def index_turn(
         self, connection: Connection, caller: Caller, turn_id: str, passages: Sequence[Passage], model: str
     ) -> bool:
+        """Store the passages of a turn; False when that was done before, or the turn is gone."""
         query = (
             select(turns.c.conversation_id)
             .select_from(_TURNS)
@@ -180,42 +211,10 @@ class RecallIndex(Transactions):
         add_passages(connection, caller, conversation_id, passages, model)
         return True
 
-    @reads
-    def unembedded(
-        self, connection: Connection, caller: Caller, conversation_id: str, model: str, limit: int
-    ) -> tuple[PassageText, ...]:
-        """Passages that have no vector of this model, with their texts."""
-        query = (
-            select(recall_entries.c.id)
-            .select_from(_VECTORS)
-            .where(_mine(caller, conversation_id), SAID.without_vector(model))
-            .order_by(recall_entries.c.id)
-            .limit(limit)
-        )
-        found = find_sources(connection, caller, query)
-        return tuple(
-            PassageText(entry, source.session_id, source.content[start:end])
-            for entry, (source, start, end) in sorted(found.items())
-        )
-
     @writes
     def embed(self, connection: Connection, caller: Caller, model: str, vectors: Mapping[int, bytes]) -> None:
         """Give passages their vectors, by entry; those that are gone are passed over."""
         SAID.embed(connection, caller.user_id, model, vectors)
-
-    @reads
-    def unembedded_summaries(
-        self, connection: Connection, caller: Caller, conversation_id: str, model: str
-    ) -> tuple[Source, ...]:
-        """Summaries of sessions that have no vector of this model."""
-        query = select(sessions).where(
-            sessions.c.owner == caller.user_id,
-            sessions.c.conversation_id == conversation_id,
-            _summary_without_vector(model),
-        )
-        rows = connection.execute(query).mappings().all()
-        # A text that may not be read any more is not sent to an embedder either.
-        return readable_summaries(connection, caller, rows)
 
     @writes
     def index_summary(
