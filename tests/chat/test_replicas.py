@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from lamella.chat import Message, Queued, WaitPolicy
 from lamella.chat.replica import LocalDoorbell, Replica
 from lamella.commands.parse import TypedCommand
 from lamella.core import deltas
-from lamella.core.clock import SystemClock
+from lamella.core.clock import Clock, SystemClock
 from lamella.core.errors import LamellaError, NotWaiting, TurnInProgress
 from lamella.core.ids import CountingIds
 from lamella.core.json import decode_object
@@ -87,13 +87,22 @@ class Process:
                 await asyncio.sleep(0.02)
 
 
+class Ahead(SystemClock):
+    """A clock that is two seconds ahead of others."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=2)
+
+
 @asynccontextmanager
-async def two(folder: Path, *script: Sequence[ReplayEvent]) -> AsyncIterator[tuple[Process, Process]]:
-    path, ids, clock, doorbell = folder / "lamella.db", CountingIds(), SystemClock(), LocalDoorbell()
+async def two(
+    folder: Path, *script: Sequence[ReplayEvent], others_clock: Clock | None = None
+) -> AsyncIterator[tuple[Process, Process]]:
+    path, ids, doorbell = folder / "lamella.db", CountingIds(), LocalDoorbell()
     async with await open_store(path, ids) as store, await open_store(path, ids) as other:
         await store.conversations.create_conversation(ANN, CONVERSATION)
 
-        def process(store: Store) -> Process:
+        def process(store: Store, clock: Clock) -> Process:
             slow = Slow()
             replica = Replica(store.replicas, store.database, doorbell, ids, clock)
             services = replace(build_services(store, Registry(()), clock, ids), agent_and_project=slow)
@@ -101,7 +110,7 @@ async def two(folder: Path, *script: Sequence[ReplayEvent]) -> AsyncIterator[tup
             core = build_core(services, models, jobs=store.jobs, replica=replica, heard=HeardTurns())
             return Process(core, store, slow, replica)
 
-        processes = process(store), process(other)
+        processes = process(store, SystemClock()), process(other, others_clock or SystemClock())
         for one in processes:
             await one.core.chat.start()
         yield processes
@@ -266,6 +275,19 @@ async def test_followers_of_what_waits_go_on_elsewhere_when_a_process_drains(tmp
         assert [packet["type"] for packet in await asyncio.wait_for(following, 1)] == ["turn.queued"]
         gate.opened.set()
         assert (await here.waits(waiting))[-1]["type"] == "turn.finished"
+
+
+async def test_messages_join_though_the_clock_of_the_process_that_took_them_is_ahead(tmp_path: Path) -> None:
+    gate = Gate()
+    async with two(tmp_path, [gate, *saying("Yes.")], others_clock=Ahead()) as (here, there):
+        await here.core.chat.sender.begin(ANN, "conv_1", Message("Hello?"))
+        await gate.reached.wait()
+        waits = WaitPolicy(debounce=1.5)
+        assert isinstance(await there.core.chat.sender.submit(ANN, "conv_1", Message("One."), waits), Queued)
+        gate.opened.set()
+        await asyncio.sleep(0.5)
+        await there.core.chat.sender.submit(ANN, "conv_1", Message("Two."), WaitPolicy(debounce=0.0))
+        assert [turn.text for turn in await here.turns()] == ["One.\n\nTwo.", "Hello?"]
 
 
 async def test_what_waits_already_is_not_queued_twice(tmp_path: Path) -> None:

@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
+from gateway.clients import Client
+from gateway.conftest import settings_of
+from gateway.test_lines import lines
 from lamella.core import deltas
 from lamella.core.messages import ToolCall
 from lamella.core.prompt import ToolSpec
@@ -18,6 +22,7 @@ from lamella.llm.scripted import FACTS, Gate, ReplayEvent, ScriptedModel, Script
 from lamella.server.testing import Object, ServerClient, served
 from lamella.settings import read_settings
 from lamella.tooling.tool import Invocation, ToolKind, ToolScope
+from lamella_simulator.provider import simulated
 from postgres import PostgresServer
 from valkey_server import Valkey
 
@@ -255,3 +260,30 @@ async def test_rename_and_delete(two: Two) -> None:
     again = await two.here.conversation()
     two.models[0].then(saying("Yes."))
     assert (await two.there.send(again, "Hello?"))[-1]["status"] == "finished", "both serve on"
+
+
+async def test_a_clients_line_is_forked_elsewhere_while_its_next_request_runs(
+    postgres: PostgresServer, valkey: Valkey, tmp_path: Path
+) -> None:
+    url = postgres.url(postgres.copied())
+    with simulated() as provider:
+        async with AsyncExitStack() as stack:
+            both = []
+            for name in ("here", "there"):
+                settings = settings_of(provider.url, provider.openai_url, tmp_path / name)
+                shared = {"files": str(tmp_path / "files"), "titles": False}
+                shared |= {"database_url": SecretStr(url), "redis_url": SecretStr(valkey.url)}
+                both.append(await stack.enter_async_context(served(settings.model_copy(update=shared))))
+            (app, here), (_, there) = both
+            talking = Client("messages")
+            await talking.send(here.http, "Hello there")
+            [line] = await lines(app, here)
+            assert [one["id"] for one in (await there.get("/lines"))["data"]] == [line["id"]]
+            running = asyncio.create_task(talking.send(here.http, "And the ships?"))
+            made = await there.post(f"/lines/{line['id']}/fork", {})
+            await running
+            asked = (await here.get(f"/conversations/{made['id']}/turns?order=asc"))["data"]
+            assert asked[0]["text"] == "Hello there"
+            packets = await there.send(made["id"], "Who keeps the lamp?")
+            assert packets[-1]["status"] == "finished"
+            assert [p["n"] for p in await here.packets(packets[-1]["turn_id"])] == [p["n"] for p in packets if "n" in p]

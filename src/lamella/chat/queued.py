@@ -22,6 +22,10 @@ from lamella.core.json import JsonObject
 from lamella.core.records import Place, QueuedMessage
 
 
+SKEW = 5.0
+"""Seconds by which clocks of processes may differ."""
+
+
 class QueuedContent(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="message"):
     """The content of a queued message, and its settings at the time.
 
@@ -113,8 +117,11 @@ class QueuedGroup:
     due: datetime
 
     def waits(self, now: datetime) -> float:
-        """The seconds until it is due. If the clock was set back, a message from the future is due now."""
-        if self.rows[-1].sent_at > now:
+        """The seconds until it is due. If the clock was set back, a message from the future is due now.
+
+        A message from less than `SKEW` ahead may come from another process, whose clock is ahead.
+        """
+        if (self.rows[-1].sent_at - now).total_seconds() > SKEW:
             return 0.0
         return max((self.due - now).total_seconds(), 0.0)
 
