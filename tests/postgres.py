@@ -114,7 +114,7 @@ class PostgresServer:
             self.call(
                 "pg_basebackup", "-h", str(self._sockets), "-U", "postgres", "-D", str(folder), "-R", "-c", "fast"
             )
-            other = PostgresServer(folder, folder, self._programs, self._user)
+            other = PostgresServer(folder, Path(outer), self._programs, self._user)  # the copy has a lock of our socket
             other.start()
             try:
                 # Not before the copy: the standby would wait for one of its own once it is promoted.

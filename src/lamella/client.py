@@ -25,7 +25,7 @@ import httpx2
 import msgspec
 
 from lamella.core.errors import CallerError, ConfigurationError, InvalidRequest, LamellaError
-from lamella.core.packets import AnyPacket, TurnFinished, decode_packet
+from lamella.core.packets import AnyPacket, ErrorPacket, TurnFinished, TurnQueued, decode_packet
 
 __all__ = ["Client", "ServerBusy", "ServerUnreachable", "StoredFile", "connect"]
 
@@ -167,22 +167,32 @@ class Client:
 
     async def _resumed(self, send: Callable[[], Events] | None, turn_id: str, last: int) -> AsyncIterator[AnyPacket]:
         """The packets of a turn over as many connections as necessary; `send` makes the first request."""
-        pauses = iter(self.pauses)
+        pauses, queued = iter(self.pauses), ""
         while True:
             stream = send() if send is not None and not turn_id else self._rest(turn_id, last)
+            broken: Exception | None = None
+            waits = False
             try:
                 async with stream as events:
                     async for _, data in events:
                         if not data:
                             continue
-                        pauses, packet = iter(self.pauses), decode_packet(data.encode())
+                        packet = decode_packet(data.encode())
+                        # A message that waits is answered by another server if this one ends.
+                        if waits and isinstance(packet, ErrorPacket) and packet.error["code"] == ServerBusy.code:
+                            break
+                        waits = isinstance(packet, TurnQueued)
+                        if isinstance(packet, TurnQueued):
+                            if packet.message_id == queued:
+                                continue
+                            queued = packet.message_id
+                        pauses = iter(self.pauses)
                         turn_id, last = packet.turn_id or turn_id, packet.n or last
                         yield packet
                         if isinstance(packet, TurnFinished):
                             return
-                if not turn_id:
+                if not turn_id and not waits:
                     return
-                broken: Exception | None = None
             except (httpx2.TransportError, ServerBusy) as error:
                 broken = error
             pause = next(pauses, None)

@@ -12,26 +12,33 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import TypeVar
 
 import structlog
 
 from lamella.core.clock import Clock
-from lamella.core.errors import LamellaError, LeaseLost, StoreFailed
+from lamella.core.errors import LamellaError, LeaseLost, StoreFailed, StoreUnreachable
 from lamella.core.ids import Ids
 from lamella.core.ports import Doorbell
-from lamella.core.replicas import BEAT_SECONDS, BeatWatch, Inherited, Signal
+from lamella.core.replicas import BEAT_SECONDS, BeatWatch, Hold, Inherited, Signal
 from lamella.storage.database import FENCE, Database, Fence
 from lamella.storage.replicas import ReplicaRows
 
 log = structlog.get_logger()
+
+FoundT = TypeVar("FoundT")
 
 LOOK_SECONDS = 0.02
 """The first pause, in seconds, between two looks whether another process has let a conversation go."""
 
 LONGEST_LOOK = 0.25
 """The longest such pause."""
+
+REACH_SECONDS = 20.0
+"""The longest wait for a database that is away, as other verbs wait."""
 
 SETTLE_SECONDS = 10.0
 """The longest wait for another process that follows up its answer. After it, the message goes to the queue."""
@@ -117,7 +124,8 @@ class Replica:
         since, pause = self._clock.monotonic(), LOOK_SECONDS
         while True:
             fence, before = self._fence, FENCE.set(self._fence)
-            hold = await self._rows.take(fence.process_id, conversation_id, to_speak=to_speak)
+            taking = partial(self._rows.take, fence.process_id, conversation_id, to_speak=to_speak)
+            hold = await self._reached(taking)
             busy = hold.running_turn is not None or hold.waits
             if hold.holder == fence.process_id and not (to_speak and busy):
                 return True
@@ -146,24 +154,24 @@ class Replica:
     async def settled(self, conversation_id: str) -> None:
         """Returns when no other process holds a conversation."""
         pause = LOOK_SECONDS
-        while (await self._rows.hold(conversation_id)).holder not in (None, self.id):
+        while (await self._hold(conversation_id)).holder not in (None, self.id):
             await self._clock.sleep(pause)
             pause = min(2 * pause, LONGEST_LOOK)
 
     async def is_elsewhere(self, conversation_id: str) -> bool:
         """Whether another process holds a conversation."""
-        return (await self._rows.hold(conversation_id)).holder not in (None, self.id)
+        return (await self._hold(conversation_id)).holder not in (None, self.id)
 
     async def is_busy_elsewhere(self, conversation_id: str) -> bool:
         """Whether another process answers in a conversation, follows up its answer, or runs a command, and does not
         hold it only for what waits there.
         """
-        hold = await self._rows.hold(conversation_id)
+        hold = await self._hold(conversation_id)
         return hold.holder not in (None, self.id) and not hold.waits
 
     async def signal(self, signal: Signal) -> bool:
         """Ask the process that holds a conversation; whether it is another one."""
-        holder = await self._rows.signal(self.id, signal)
+        holder = await self._reached(partial(self._rows.signal, self.id, signal))
         if holder is not None:
             self._doorbell.ring(holder)
         return holder is not None
@@ -172,6 +180,20 @@ class Replica:
         """Ask all other processes."""
         for other in await self._rows.signal_all(self.id, signal):
             self._doorbell.ring(other)
+
+    async def _hold(self, conversation_id: str) -> Hold:
+        return await self._reached(partial(self._rows.hold, conversation_id))
+
+    async def _reached(self, ask: Callable[[], Awaitable[FoundT]]) -> FoundT:
+        """What the rows give. Their database waits for no server that is away, for the beats: a request does."""
+        since = self._clock.monotonic()
+        while True:
+            try:
+                return await ask()
+            except StoreUnreachable:
+                if self._clock.monotonic() - since > REACH_SECONDS:
+                    raise
+            await self._clock.sleep(LONGEST_LOOK)
 
     async def _begin(self, name: str) -> None:
         fence = Fence(self._ids.new("proc"))
