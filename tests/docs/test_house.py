@@ -6,7 +6,7 @@ import pytest
 
 from house import Row, rows
 
-HELD = {"files": 426, "lines": 82_900}
+HELD = {"files": 426, "lines": 83_000}
 """What misses its aim, and the most that it may be meanwhile. Sixteen thousand lines are the doors of other APIs
 (each is read, written, and kept apart from the others), PostgreSQL, and what several processes need: who holds a
 conversation, live packets by Redis, files in S3, moving a deployment. What an agent's clients see of its thinking and

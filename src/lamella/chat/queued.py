@@ -21,7 +21,6 @@ from lamella.core.errors import StoreFailed
 from lamella.core.json import JsonObject
 from lamella.core.records import Place, QueuedMessage
 
-
 SKEW = 5.0
 """Seconds by which clocks of processes may differ."""
 
