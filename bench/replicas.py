@@ -3,6 +3,8 @@
     python bench/replicas.py [--kills 200] [--replicas 3] [--conversations 30] [--seed N] [--json]
     python bench/replicas.py --stops 200           the time that a stop from another replica takes
     python bench/replicas.py --cpu 300             CPU of a turn with 1, 2 and 4 replicas
+    python bench/replicas.py --databases 300       CPU of a turn of a server that is alone, on PostgreSQL to SQLite
+    python bench/replicas.py --packets 8000        CPU that a packet costs which goes to another replica by Redis
 
 The replicas serve one PostgreSQL with one Valkey behind haproxy (`apt-get install haproxy`). Their clients know the
 balancer only. They speak to one to three models, send messages that have to wait, and compact. After the kills the
@@ -17,13 +19,19 @@ import signal
 import statistics
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from random import Random, SystemRandom
+from secrets import token_hex
 
 import httpx2
 import msgspec
 
-from processes import simulator
+from lamella.core.clock import SystemClock
+from lamella.turns.journal import MemoryBus
+from lamella.turns.redis_bus import RedisBus, opened_bus
+from processes import KEY, Running, Spent, server, simulator
 from replicating import laws
 from replicating.clients import Heard, Speaker, messages
 from replicating.cluster import Cluster, Replica, Servers, cluster, servers
@@ -39,6 +47,9 @@ AWAY, AWAY_SECONDS = 0.1, (5.0, 9.0)
 is started at once says by its name that it takes the place of the dead one.
 """
 CPU_AT_ONCE = 8
+TURNS_AT_ONCE = 10
+TURNS_STREAMED = 16
+PACKET = b'{"type":"text.delta","n":1234567,"turn_id":"turn_06h1yjfeh06qb136edw2","run_id":"run_1","text":" and the"}'
 
 
 @dataclass(slots=True)
@@ -197,6 +208,67 @@ async def cpu_of_turns(provider: str, on: Servers, count: int, replicas: int) ->
         return (sum(one.spent() for one in among.replicas) - before) / (each * CPU_AT_ONCE) * 1000
 
 
+async def cpu_by_database(urls: Mapping[str, Running], count: int) -> dict[str, float]:
+    """CPU milliseconds of each server for a turn. They speak by turns, so that both meet the same load."""
+    spent = dict.fromkeys(urls, 0.0)
+    rounds = max(1, count // TURNS_AT_ONCE)
+    for number in range(rounds + 1):  # the first one warms up
+        for name, one in urls.items():
+            async with _client(one.url) as http:
+                speaker = Speaker(http)
+                id = await speaker.conversation()
+                before = Spent.of(one.pid)
+                for turn in range(TURNS_AT_ONCE):
+                    await speaker.say(Heard(f"{name}-{number}-{turn}", id, f"Question {number}-{turn}."))
+                await asyncio.sleep(1.0)  # what follows the last turn
+                spent[name] += Spent.of(one.pid).since(before) if number else 0.0
+    return {name: seconds / (rounds * TURNS_AT_ONCE) * 1000 for name, seconds in spent.items()}
+
+
+def _cpu_of_databases(count: int) -> dict[str, float]:
+    with simulator("--rate", "0", *OPTIONS[2:]) as provider, servers() as (database, _):
+        asyncio.run(_tell(provider.url))
+        common = {"ANTHROPIC_BASE_URL": provider.url, "ANTHROPIC_API_KEY": KEY}
+        with (
+            server(common) as file,
+            server({**common, "LAMELLA_DATABASE_URL": database.url(database.copied())}) as other,
+        ):
+            return asyncio.run(cpu_by_database({"SQLite": file, "PostgreSQL": other}, count))
+
+
+async def cpu_of_packets(url: str, count: int) -> dict[str, float]:
+    """CPU microseconds of a packet: given to followers here, sent to Redis too, and heard by another process too.
+
+    `TURNS_STREAMED` turns give one packet each 20 ms, as models do.
+    """
+    clock = SystemClock()
+    found = {"here": await _cpu_of_packets(MemoryBus(), None, count)}
+    async with opened_bus(url, clock) as here, opened_bus(url, clock) as there:
+        found["sent"] = await _cpu_of_packets(here, None, count)
+        found["sent and heard"] = await _cpu_of_packets(here, there, count)
+    return found
+
+
+async def _cpu_of_packets(here: MemoryBus, there: RedisBus | None, count: int) -> float:
+    turns = [f"turn_{token_hex(4)}" for _ in range(TURNS_STREAMED)]
+    for turn in turns:
+        here.open(turn)
+    with ExitStack() as stack:
+        heard = [stack.enter_context(there.heard.listening(turn, 0))[0] for turn in turns] if there is not None else []
+        await asyncio.sleep(0.2)
+        began, each = time.process_time(), count // len(turns)
+        for n in range(1, each + 1):
+            for turn in turns:
+                here.publish(turn, n, PACKET)
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
+        spent = time.process_time() - began
+        assert all(turn.position == each for turn in heard), "not all packets came"
+    for turn in turns:
+        here.close(turn)
+    return spent / (each * len(turns)) * 1e6
+
+
 def _say_kills(found: Figures) -> None:
     lost = sorted(found.lost_ms) or [0.0]
     names = (
@@ -242,7 +314,21 @@ def main() -> None:
     parser.add_argument("--terminate", action="store_true", help="end replicas by SIGTERM in place of SIGKILL")
     parser.add_argument("--stops", type=int, help="measure so many stops instead")
     parser.add_argument("--cpu", type=int, help="measure the CPU of so many turns instead")
+    parser.add_argument("--databases", type=int, help="measure the CPU of so many turns on each database instead")
+    parser.add_argument("--packets", type=int, help="measure the CPU of so many packets through Redis instead")
     given = parser.parse_args()
+    if given.databases:
+        by_name = _cpu_of_databases(given.databases)
+        rows = [(name, f"{ms:.1f} ms", f"{ms / by_name['SQLite']:.2f}") for name, ms in by_name.items()]
+        emit(by_name) if given.json else show([("database", "CPU of a turn", "to SQLite"), *rows])
+        return
+    if given.packets:
+        with servers() as (_, valkey):
+            by_way = asyncio.run(cpu_of_packets(valkey.url, given.packets))
+        emit(by_way) if given.json else show(
+            [("packet", "CPU"), *((way, f"{us:.1f} µs") for way, us in by_way.items())]
+        )
+        return
     if given.stops:
         with simulator(*OPTIONS) as provider, servers() as on:
             far, near = asyncio.run(stop_often(provider.url, on, given.stops))
