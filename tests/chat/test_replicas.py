@@ -25,7 +25,7 @@ from lamella.chat.replica import LocalDoorbell, Replica
 from lamella.commands.parse import TypedCommand
 from lamella.core import deltas
 from lamella.core.clock import Clock, SystemClock
-from lamella.core.errors import LamellaError, NotWaiting, TurnInProgress
+from lamella.core.errors import LamellaError, NotWaiting, StoreFailed, TurnInProgress
 from lamella.core.ids import CountingIds
 from lamella.core.json import decode_object
 from lamella.core.messages import TurnStatus
@@ -170,8 +170,10 @@ async def test_a_message_that_begins_elsewhere_meanwhile_is_answered_once(tmp_pa
         await asyncio.sleep(0.2)
         turn_id = await there.core.chat.sender.submit(ANN, "conv_1", KEYED)
         await there.turns()
-        box.floor.release()
-        assert await first == turn_id
+        with structlog.testing.capture_logs() as log:
+            box.floor.release()
+            assert await first == turn_id
+        assert [line for line in log if line["log_level"] == "error"] == []
         assert [turn.id for turn in await here.turns()] == [turn_id]
 
 
@@ -229,9 +231,29 @@ async def test_one_thing_is_made_for_one_key(tmp_path: Path) -> None:
             found = partial(conversations.conversation, ANN)
             return await creation.create(ANN, request, f"conv_1{n}", found, stored)
 
-        made = await asyncio.gather(*(make(process, n) for n, process in enumerate(both)))
+        with structlog.testing.capture_logs() as log:
+            made = await asyncio.gather(*(make(process, n) for n, process in enumerate(both)))
+        assert [line for line in log if line["log_level"] == "error"] == []
         assert len({one.id for one in made}) == 1
         assert await make(both[0], 9) == made[0]
+
+
+async def test_a_contradiction_that_is_no_race_is_logged_and_frees_its_key(tmp_path: Path) -> None:
+    async with two(tmp_path) as (here, _):
+        conversations = here.store.conversations
+
+        async def stored(id: str) -> Conversation:
+            await conversations.create_conversation(ANN, CONVERSATION)
+            return CONVERSATION
+
+        request, found = CreationRequest("key", "conversations", {}), partial(conversations.conversation, ANN)
+        creation = IdempotentCreation(here.store, SystemClock())
+        with structlog.testing.capture_logs() as log, pytest.raises(StoreFailed):
+            await creation.create(ANN, request, "conv_2", found, stored)
+        [line] = [line for line in log if line["log_level"] == "error"]
+        assert (line["event"], "conversations" in line["cause"]) == ("the database failed", True)
+        again = await creation.create(ANN, replace(request, body=1), "conv_1", found, stored)
+        assert again.id == "conv_1", "the key is free again"
 
 
 async def test_a_refused_request_frees_its_key(tmp_path: Path) -> None:

@@ -8,11 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
+import structlog
+
 from lamella.core.clock import Clock
 from lamella.core.errors import LamellaError, NotFound
 from lamella.core.json import digest, encode
 from lamella.core.records import Caller
 from lamella.storage import Store
+from lamella.storage.failures import CONTRADICTIONS
+
+log = structlog.get_logger()
 
 MadeT = TypeVar("MadeT")
 
@@ -58,11 +63,17 @@ class IdempotentCreation:
                 return await find(bound)
             except NotFound:
                 pass
+            contradictions: list[str] = []
+            token = CONTRADICTIONS.set(contradictions)
             try:
                 return await make(bound)
             except LamellaError:
                 with suppress(NotFound):  # another process with the same key may have been faster
                     return await find(bound)
+                for cause in contradictions:
+                    log.error("the database failed", cause=cause)
                 if bound == id:
                     await self._store.keys.release_key(caller, request.key)
                 raise
+            finally:
+                CONTRADICTIONS.reset(token)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import structlog
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError, StatementError
@@ -73,6 +74,10 @@ _PASSES = (_UNREACHABLE, _READ_ONLY, _CROWDED, _BUSY)
 """What may be over in a moment."""
 
 
+CONTRADICTIONS: ContextVar[list[str] | None] = ContextVar("contradictions", default=None)
+"""If it is a list, rows that contradict stored ones are noted in it and not logged: they may be no failure."""
+
+
 def _failed(message: str, hint: str | None) -> StoreFailed:
     kind = StoreUnreachable if (message, hint) in _PASSES else StoreFailed
     return kind(message, hint=hint)
@@ -88,8 +93,12 @@ def failure(error: SQLAlchemyError) -> StoreFailed:
     for symptom, message, hint in _EXPLANATIONS if not isinstance(error, IntegrityError) else ():
         if symptom in cause.lower():
             return _failed(message, hint)
-    log.error("the database failed", cause=cause)
-    reason = "The data contradicts stored data." if isinstance(error, IntegrityError) else _FAILED
+    is_contradiction, kept = isinstance(error, IntegrityError), CONTRADICTIONS.get()
+    if is_contradiction and kept is not None:
+        kept.append(cause)
+    else:
+        log.error("the database failed", cause=cause)
+    reason = "The data contradicts stored data." if is_contradiction else _FAILED
     return StoreFailed(reason, hint="Nothing was changed. The server's log has the cause.")
 
 
