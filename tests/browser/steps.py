@@ -34,3 +34,18 @@ def letters(page: Page | Locator) -> list[str]:
     """The letters of the request that is shown, once they are there."""
     expect(part(page, "letters")).not_to_be_empty()
     return part(page, "letters").inner_text().split()
+
+
+def choose(trigger: Locator, name: str) -> None:
+    """Choose the option with this name in a list that opens."""
+    trigger.click()
+    page = trigger.page
+    page.get_by_role("option").filter(has=page.get_by_text(name, exact=True)).click()
+    expect(trigger).to_contain_text(name)
+
+
+def menu(item: Locator, entry: str) -> None:
+    """Open the menu of a chat in the list and choose an entry by its test id."""
+    item.hover()
+    part(item, "conversation-menu").click()
+    part(item.page, entry).click()

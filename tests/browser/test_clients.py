@@ -126,7 +126,7 @@ def test_a_break_is_shown_with_the_changed_text_and_opens_the_inspector(
     inspect = part(turn.nth(1), "line-inspect")
     inspect.click()
     drawer = part(page, "context-drawer")
-    expect(part(drawer, "pick-turn").locator("option:checked")).to_have_text("2. And the ships?")
+    expect(part(drawer, "choose-turn")).to_have_text("2. And the ships?")
     expect(part(drawer, "difference")).to_have_count(0)
     page.keyboard.press("Escape")
     expect(drawer).to_have_count(0)

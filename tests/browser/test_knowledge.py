@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from .servers import Server, Watched
-from .steps import answers, ask, part
+from .steps import answers, ask, choose, part
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
@@ -108,7 +108,7 @@ def test_a_project_says_which_files_a_model_searches(page: Page, server: Server,
         ("claude-opus-5-5", "in context"),
         ("claude-haiku-4-5", "searched"),
     ):
-        part(page, "places-model").select_option(model)
+        choose(part(page, "places-model"), model)
         expect(book).to_have_text(where)
         expect(note).to_have_text("in context")
     assert watched.complaints == []

@@ -226,7 +226,7 @@ def test_each_block_is_read_from_the_side_of_its_first_letter(
     assert part(page, "composer").evaluate("one => getComputedStyle(one).direction") == "rtl"
     part(page, "composer").fill("Hello")
     assert part(page, "composer").evaluate("one => getComputedStyle(one).direction") == "ltr"
-    title = page.locator("header p[dir=auto]")
+    title = page.locator("header h1[dir=auto]")
     expect(title).to_contain_text("سؤال")
     assert title.evaluate("one => getComputedStyle(one).direction") == "rtl"
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import httpx2
@@ -127,11 +128,11 @@ def test_it_is_opened_worked_and_left_by_keys(page: Page, server: Server, pier: 
     expect(part(page, "composer")).to_be_focused()
     part(page, "composer").fill("Half a message")
     page.keyboard.press("ControlOrMeta+k")
-    box = page.get_by_role("combobox", name="Search all conversations")
+    box = page.get_by_role("combobox", name="Search chats, or type a command")
     expect(box).to_be_focused()
-    expect(part(page, "search-status")).to_have_text("Your messages, the answers, and tool results.")
+    expect(part(page, "search-status")).to_contain_text("Chats by title and by what was said")
     page.keyboard.type("walrus oysters")
-    options = page.get_by_role("listbox", name="Passages").get_by_role("option")
+    options = page.get_by_role("group", name="Passages").get_by_role("option")
     expect(options.first).to_contain_text(PIER)
     expect(options.first).to_contain_text("Of the pier")
     expect(options.first.locator("mark")).to_have_text(["walrus", "oysters"])
@@ -162,6 +163,27 @@ def test_it_is_opened_worked_and_left_by_keys(page: Page, server: Server, pier: 
     expect(part(page, "search")).to_be_visible()
     page.keyboard.press("Escape")
     expect(part(page, "search-open")).to_be_focused()
+    assert watched.complaints == []
+
+
+def test_it_opens_pages_and_chats_by_their_names(page: Page, server: Server, pier: Talk, watched: Watched) -> None:
+    page.goto(server.url)
+    expect(part(page, "composer")).to_be_focused()
+    page.keyboard.press("ControlOrMeta+k")
+    entries = part(page, "search-entry")
+    expect(entries.first).to_contain_text("New chat")
+    expect(page.get_by_role("group", name="Chats").get_by_role("option").first).to_be_visible()
+    page.keyboard.type("know")
+    expect(entries).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{server.url}/knowledge")
+    page.keyboard.press("ControlOrMeta+k")
+    page.keyboard.type("pier of")
+    chat = page.get_by_role("group", name="Chats").get_by_role("option")
+    expect(chat).to_have_text(re.compile("^Of the pier"))
+    expect(chat).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{server.url}/c/{pier.id}")
     assert watched.complaints == []
 
 

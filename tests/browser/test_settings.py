@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from .pictures import write_picture
 from .servers import Server, Watched
-from .steps import answers, ask, attach, letters, part, segment
+from .steps import answers, ask, attach, choose, letters, part, segment
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
@@ -37,7 +37,7 @@ def create_agent(page: Page, name: str, prompt: str, layout: str = "") -> None:
     form.get_by_label("Prompt", exact=True).fill(prompt)
     form.get_by_label("Reminder").fill("Worst first.")
     if layout:
-        form.get_by_label("Layout").select_option(layout)
+        choose(form.get_by_label("Layout"), layout)
     part(form, "save").click()
     expect(part(page, "agent-item").filter(has_text=name)).to_be_visible()
     part(page, "new-conversation").click()
@@ -68,12 +68,12 @@ def test_an_agent_and_a_project_are_made_and_talked_with(
     page.goto(demo.url)
     create_agent(page, "Reviewer", "Name every weakness of what you are shown.")
     create_project(page, "Mill", plan)
-    part(page, "choose-agent").select_option(label="Reviewer")
-    part(page, "choose-project").select_option(label="Mill")
+    choose(part(page, "choose-agent"), "Reviewer")
+    choose(part(page, "choose-project"), "Mill")
     ask(page, "How many new looms does the weaving mill get?")
     expect(answers(page)).to_contain_text("forty new looms")
-    expect(part(page, "choose-agent").locator("option:checked")).to_have_text("Reviewer")
-    expect(part(page, "choose-project").locator("option:checked")).to_have_text("Mill")
+    expect(part(page, "choose-agent")).to_have_text("Reviewer")
+    expect(part(page, "choose-project")).to_have_text("Mill")
     drawer = drawer_of(page)
     assert {"S", "CA", "P", "U1"} <= set(letters(drawer))
     agent = segment(drawer, "CA")
@@ -82,22 +82,22 @@ def test_an_agent_and_a_project_are_made_and_talked_with(
     expect(segment(drawer, "P")).to_be_visible()
     page.keyboard.press("Escape")
 
-    part(page, "choose-agent").select_option("")
-    expect(part(page, "choose-agent")).to_have_value("")
+    choose(part(page, "choose-agent"), "none")
+    expect(part(page, "choose-agent")).to_have_text("none")
     ask(page, "And when?")
     expect(answers(page)).to_have_count(2)
     drawer = drawer_of(page)
     expect(part(drawer, "absent")).to_contain_text("no agent is chosen")
     assert "CA" not in letters(drawer)
     page.reload()
-    expect(part(page, "choose-project").locator("option:checked")).to_have_text("Mill")
+    expect(part(page, "choose-project")).to_have_text("Mill")
     assert watched.complaints == []
 
 
 def test_another_layout_puts_the_same_things_elsewhere(page: Page, demo: Server) -> None:
     page.goto(demo.url)
     create_agent(page, "Mover", "Name every weakness of what you are shown.")
-    part(page, "choose-agent").select_option(label="Mover")
+    choose(part(page, "choose-agent"), "Mover")
     ask(page, "Hello there")
     expect(answers(page)).to_have_count(1)
     drawer = drawer_of(page)
@@ -106,8 +106,11 @@ def test_another_layout_puts_the_same_things_elsewhere(page: Page, demo: Server)
     expect(segment(drawer, "CA")).to_have_attribute("data-zone", re.compile("fixed", re.I))
     page.keyboard.press("Escape")
 
-    part(page, "choose-layout").select_option("onyx")
-    expect(part(page, "choose-layout")).to_have_value("onyx")
+    part(page, "choose-context").click()
+    choose(part(page, "choose-layout"), "onyx")
+    page.keyboard.press("Escape")
+    expect(part(page, "context-popover")).to_have_count(0)
+    expect(part(page, "choose-context")).to_have_text("Context: onyx")
     ask(page, "Hello again")
     expect(answers(page)).to_have_count(2)
     drawer = drawer_of(page)
@@ -127,7 +130,9 @@ def test_a_message_sent_while_a_choice_is_being_saved_waits_for_it(page: Page, d
         route.continue_()
 
     page.route("**/v1/conversations/*", slowly)
-    part(page, "choose-layout").select_option("onyx")
+    part(page, "choose-context").click()
+    choose(part(page, "choose-layout"), "onyx")
+    page.keyboard.press("Escape")
     ask(page, "Hello again")
     expect(answers(page)).to_have_count(2)
     expect(drawer_of(page)).to_contain_text("layout onyx")
@@ -146,7 +151,9 @@ def test_a_message_is_kept_where_the_choice_before_it_is_refused(page: Page, dem
             route.continue_()
 
     page.route("**/v1/conversations/*", refuse)
-    part(page, "choose-layout").select_option("onyx")
+    part(page, "choose-context").click()
+    choose(part(page, "choose-layout"), "onyx")
+    page.keyboard.press("Escape")
     ask(page, "Hello again")
     expect(page.get_by_text("There is no such layout.")).to_be_visible()
     expect(part(page, "composer")).to_have_value("Hello again")
@@ -157,11 +164,11 @@ def test_a_message_is_kept_where_the_choice_before_it_is_refused(page: Page, dem
 def test_an_agent_brings_its_layout(page: Page, demo: Server) -> None:
     page.goto(demo.url)
     create_agent(page, "Onyx reader", "Read closely.", layout="onyx")
-    part(page, "choose-agent").select_option(label="Onyx reader")
-    expect(part(page, "choose-layout")).to_have_value("onyx")
+    choose(part(page, "choose-agent"), "Onyx reader")
+    expect(part(page, "choose-context")).to_have_text("Context: onyx")
     ask(page, "Hello there")
     expect(answers(page)).to_have_count(1)
-    expect(part(page, "choose-layout")).to_have_value("onyx")
+    expect(part(page, "choose-context")).to_have_text("Context: onyx")
     expect(part(drawer_of(page), "segments")).to_be_visible()
     expect(part(page, "context-drawer")).to_contain_text("layout onyx")
 
@@ -194,6 +201,7 @@ def test_a_refused_form_says_so_at_the_field_and_keeps_what_was_written(page: Pa
     ):
         leave()
         part(page, "confirm").get_by_role("button", name="Cancel").click()
+        expect(part(page, "projects-open")).to_be_focused()
         expect(page).to_have_url(f"{demo.url}/agents/new")
         expect(form.get_by_label("Prompt", exact=True)).to_have_value("Be kind.")
     page.evaluate("history.back()")
@@ -205,27 +213,27 @@ def test_a_refused_form_says_so_at_the_field_and_keeps_what_was_written(page: Pa
 def test_an_agent_is_edited_and_deleted(page: Page, demo: Server) -> None:
     page.goto(demo.url)
     create_agent(page, "Short lived", "Be brief.")
-    part(page, "choose-agent").select_option(label="Short lived")
+    choose(part(page, "choose-agent"), "Short lived")
     part(page, "agent-open").click()
     expect(page).to_have_url(re.compile(r"/agents/agent_\w+$"))
     form = part(page, "agent-form")
     form.get_by_label("Name", exact=True).fill("Shorter lived")
-    form.get_by_label("Thinking").select_option("high")
+    choose(form.get_by_label("Thinking"), "high")
     part(form, "save").click()
     item = part(page, "agent-item").filter(has_text="Shorter lived")
     part(page, "new-conversation").click()
-    expect(part(page, "choose-agent").locator("option:checked")).to_have_text("Shorter lived")
+    expect(part(page, "choose-agent")).to_have_text("Shorter lived")
     part(page, "agents-open").click()
     item.click()
     page.reload()
     expect(form.get_by_label("Prompt", exact=True)).to_have_value("Be brief.")
-    expect(form.get_by_label("Thinking")).to_have_value("high")
+    expect(form.get_by_label("Thinking")).to_have_text("high")
     part(form, "delete").click()
     part(page, "confirm-action").click()
     expect(part(page, "agent-new")).to_be_visible()
     expect(item).to_have_count(0)
     part(page, "new-conversation").click()
-    expect(part(page, "choose-agent").locator("option:checked")).to_have_text("none")
+    expect(part(page, "choose-agent")).to_have_text("none")
 
 
 def test_files_of_a_project_are_removed_and_refused_with_their_reason(
@@ -358,7 +366,7 @@ def test_the_settings_fit_a_narrow_screen(page: Page, demo: Server, scheme: str)
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce")
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(demo.url)
-    for name in ("agent", "project", "layout", "markers"):
+    for name in ("agent", "project", "effort", "context"):
         expect(part(page, f"choose-{name}")).to_be_in_viewport()
     for route, control in (
         ("projects", "project-new"),
@@ -383,7 +391,7 @@ def test_choices_and_settings_are_reached_by_keyboard(page: Page, demo: Server) 
     for _ in range(6):
         page.keyboard.press("Shift+Tab")
         reached.append(page.evaluate("document.activeElement?.dataset?.testid ?? ''"))
-    wanted = ["choose-effort", "choose-markers", "choose-layout", "choose-project", "choose-agent"]
+    wanted = ["choose-context", "choose-effort", "choose-project", "choose-agent"]
     assert reached[: len(wanted)] == wanted
     page.keyboard.press("Control+,")
     expect(page).to_have_url(f"{demo.url}/settings")

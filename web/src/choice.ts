@@ -27,11 +27,11 @@ export const efforts = ['off', 'low', 'medium', 'high']
 
 export const DEFAULT_LAYOUT = 'lamella'
 
-export const markerPolicies: Record<string, string> = {
-  planner: 'planner',
-  seed: 'as the seed',
-  auto_tail: 'one at the tail',
-  off: 'none',
+export const markerPolicies: Record<string, { name: string; does: string }> = {
+  planner: { name: 'Planner', does: 'Places up to four markers where reading pays for writing, by the prices of the model.' },
+  seed: { name: 'Fixed', does: 'After the system prompt, and at the last two messages.' },
+  auto_tail: { name: 'At the end', does: 'One marker at the end of each request.' },
+  off: { name: 'None', does: 'Nothing is cached, unless the provider does so by itself.' },
 }
 
 /** What will be in force in a new conversation: what was asked, else what the agent names, else the default. */

@@ -6,6 +6,7 @@ import { ApiError } from './api.ts'
 import { App } from './components/App.tsx'
 import { Entrance } from './components/Entrance.tsx'
 import './page.css'
+import { watchOverlays } from './overlays.ts'
 import { guardBack } from './route.ts'
 
 /** A login that ended meanwhile: ask again who this is, and show the entrance. */
@@ -29,6 +30,7 @@ const client: QueryClient = new QueryClient({
   },
 })
 
+watchOverlays()
 guardBack()
 
 createRoot(document.getElementById('root')!).render(

@@ -7,11 +7,13 @@ import secrets
 from collections.abc import Collection
 from functools import cache, partial
 from importlib import resources
+from mimetypes import guess_type
+from os import PathLike, stat_result
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
@@ -89,7 +91,7 @@ POLICY = (
 )
 
 
-class Headers:
+class SecurityHeaders:
     """A request id and the security headers on every answer; one may bring a stricter policy of its own.
 
     The server's own `send` is put into the request's state: what relays a stream gives each piece to it, since all
@@ -224,7 +226,7 @@ def create_web(
         return by_key is not None and by_key.is_local and not await app.accounts.are_set_up()
 
     # Outside of all that reads something: there requests can overtake each other.
-    web = Arrivals(Headers(AnswerLimit(Drain(OriginGuard(with_parts, is_open), app), app)), app.chat)
+    web = Arrivals(SecurityHeaders(AnswerLimit(Drain(OriginGuard(with_parts, is_open), app), app)), app.chat)
     return _from_root(TrustedProxies(web, read_proxies(app.settings.trusted_proxies)))
 
 
@@ -294,9 +296,29 @@ def _reference(api: FastAPI) -> None:
         return HTMLResponse(written(), headers={"content-security-policy": REFERENCE_POLICY})
 
 
+class Assets(StaticFiles):
+    """The page's scripts, styles and fonts. Their names change with their content, so a browser keeps them for good.
+    Browsers that take gzip get the copies that the build compressed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(directory=folder)
+        self._packed = frozenset(map(str, folder.glob("*.gz")))
+
+    def file_response(
+        self, full_path: str | PathLike[str], stat_result: stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        headers = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
+        packed = f"{full_path}.gz"
+        if packed in self._packed and "gzip" in Headers(scope=scope).get("accept-encoding", ""):
+            kind, _ = guess_type(full_path)
+            return FileResponse(packed, status_code, headers | {"content-encoding": "gzip"}, kind)
+        return FileResponse(full_path, status_code, headers, stat_result=stat_result)
+
+
 def _page(api: FastAPI, folder: Path) -> None:
     if (folder / "assets").is_dir():
-        api.mount("/assets", StaticFiles(directory=folder / "assets"))
+        api.mount("/assets", Assets(folder / "assets"))
 
     @api.api_route(EVERYTHING, methods=["GET", "HEAD"], include_in_schema=False)
     def page(path: str, request: Request) -> Response:

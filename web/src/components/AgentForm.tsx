@@ -8,6 +8,7 @@ import { useLeaving } from '../unsaved.ts'
 import { useModels } from '../queries.ts'
 import { useLayouts, useRemoveAgent, useSaveAgent } from '../resourceQueries.ts'
 import type { AgentValue } from '../resources.ts'
+import { Choose } from './Choose.tsx'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
 import { Field, useFirstWrong } from './Field.tsx'
 import { FormActions } from './FormActions.tsx'
@@ -133,66 +134,55 @@ interface DefaultsProps {
 
 /** Model, layout and thinking effort of its conversations. */
 function Defaults({ value, error, onChange }: DefaultsProps) {
-  const models = useModels().data?.map((one) => one.id) ?? []
+  const models = useModels().data?.map(({ id }) => ({ id, name: id })) ?? []
   const layouts = useLayouts().data ?? []
   const layout = layouts.find((one) => one.name === value.layout)
   return (
     <div className={form.pair}>
       <Field label="Model" hint="What its conversations begin with." problem={problemAt(error, 'model')}>
         {(control) => (
-          <select {...control} name="model" value={value.model ?? ''} onChange={(event) => onChange({ model: event.target.value || null })}>
-            <option value="">The default</option>
-            {withCurrent(models, value.model).map((name) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
+          <Choose
+            {...control}
+            value={value.model}
+            none="The default"
+            options={models}
+            onChange={(model) => onChange({ model })}
+          />
         )}
       </Field>
       <Field label="Layout" hint={layout?.description ?? 'The order of the window.'} problem={problemAt(error, 'layout')}>
         {(control) => (
-          <select {...control} name="layout" value={value.layout ?? ''} onChange={(event) => onChange({ layout: event.target.value || null })}>
-            <option value="">The default</option>
-            {withCurrent(layouts.map((one) => one.name), value.layout).map((name) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
+          <Choose
+            {...control}
+            value={value.layout}
+            none="The default"
+            options={layouts.map(({ name, description }) => ({ id: name, name, note: description }))}
+            onChange={(layout) => onChange({ layout })}
+          />
         )}
       </Field>
       <Field label="If it fails" hint="Answers where the model fails before it has said anything." problem={problemAt(error, 'fallback_model')}>
         {(control) => (
-          <select
+          <Choose
             {...control}
-            name="fallback_model"
-            value={value.fallback_model ?? ''}
-            onChange={(event) => onChange({ fallback_model: event.target.value || null })}
-          >
-            <option value="">As the server is set</option>
-            {withCurrent(models, value.fallback_model).map((name) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
+            value={value.fallback_model}
+            none="As the server is set"
+            options={models}
+            onChange={(fallback_model) => onChange({ fallback_model })}
+          />
         )}
       </Field>
       <Field label="Thinking" hint="Of its turns, where neither the message nor the conversation says." problem={problemAt(error, 'thinking_effort')}>
         {(control) => (
-          <select
+          <Choose
             {...control}
-            name="thinking_effort"
-            value={value.thinking_effort ?? ''}
-            onChange={(event) => onChange({ thinking_effort: event.target.value || null })}
-          >
-            <option value="">The default</option>
-            {withCurrent(efforts, value.thinking_effort).map((name) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
+            value={value.thinking_effort}
+            none="The default"
+            options={efforts.map((id) => ({ id, name: id }))}
+            onChange={(thinking_effort) => onChange({ thinking_effort })}
+          />
         )}
       </Field>
     </div>
   )
-}
-
-/** The choices, and what is chosen although it is none of them any more. */
-export function withCurrent(names: string[], current: string | null): string[] {
-  return current === null || names.includes(current) ? names : [current, ...names]
 }

@@ -2,6 +2,7 @@ import { useQueryClient } from '@tanstack/react-query'
 import { lazy, Suspense, useCallback, useEffect, useState } from 'react'
 import { Route, Switch } from 'wouter'
 import { left } from '../finding.ts'
+import { isKept } from '../overlays.ts'
 import { PanelContext, usePanel } from '../panels.ts'
 import { refresh, useConversation } from '../queries.ts'
 import { go, goTo, useConversationId, useLineId } from '../route.ts'
@@ -11,7 +12,6 @@ import styles from './App.module.css'
 import { Chat } from './Chat.tsx'
 import { Confirm } from './Confirm.tsx'
 import { ListContext, Page } from './Page.tsx'
-import { SearchDialog } from './SearchDialog.tsx'
 import { Sidebar } from './Sidebar.tsx'
 
 const Agents = lazy(() => import('./AgentSettings.tsx'))
@@ -23,6 +23,7 @@ const Admin = lazy(() => import('./Admin.tsx'))
 const ContextDrawer = lazy(() => import('./ContextDrawer.tsx'))
 const PassagePanel = lazy(() => import('./PassagePanel.tsx'))
 const PreviewDrawer = lazy(() => import('./PreviewDrawer.tsx'))
+const SearchDialog = lazy(() => import('./SearchDialog.tsx'))
 const SessionsPanel = lazy(() => import('./SessionsPanel.tsx'))
 
 /** The routes, with the list of chats before them and at most one panel after a chat. */
@@ -78,7 +79,7 @@ export function App() {
               )}
             </Suspense>
           </div>
-          {searching && <SearchDialog onClose={searched} />}
+          <Suspense fallback={null}>{searching && <SearchDialog onClose={searched} />}</Suspense>
           {leaving && (
             <Confirm
               question="Discard your changes?"
@@ -146,7 +147,7 @@ function useKeys(search: () => void): void {
     const onKey = (event: KeyboardEvent) => {
       if (!(event.ctrlKey || event.metaKey) || event.altKey) return
       const act = acts[(event.shiftKey ? 'shift+' : '') + event.key.toLowerCase()]
-      if (!act || document.querySelector('dialog[open]')) return
+      if (!act || isKept(event)) return
       event.preventDefault()
       act()
     }

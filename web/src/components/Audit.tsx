@@ -2,14 +2,15 @@ import type { AuditKind } from '../objects.ts'
 import { useState } from 'react'
 import { told, useAudit } from '../admin.ts'
 import { fullMoment } from '../format.ts'
+import { Choose, type Option } from './Choose.tsx'
 import styles from './Entrance.module.css'
 import { QueryError } from './ErrorNote.tsx'
 import form from './form.module.css'
 
-const KINDS: { kind: AuditKind; label: string }[] = [
-  { kind: 'grants', label: 'Grants on knowledge bases' },
-  { kind: 'members', label: 'Members of groups' },
-  { kind: 'restricted-uses', label: 'Uses of restricted bases' },
+const KINDS: Option<AuditKind>[] = [
+  { id: 'grants', name: 'Grants on knowledge bases' },
+  { id: 'members', name: 'Members of groups' },
+  { id: 'restricted-uses', name: 'Uses of restricted bases' },
 ]
 
 /** What happened, the newest first. What was asked of a base is its owner's to see. */
@@ -18,13 +19,7 @@ export function Audit() {
   const entries = useAudit(kind)
   return (
     <section aria-label="Audit" data-testid="audit">
-      <select className={form.control} aria-label="What" value={kind} onChange={(event) => setKind(event.target.value as AuditKind)}>
-        {KINDS.map((one) => (
-          <option key={one.kind} value={one.kind}>
-            {one.label}
-          </option>
-        ))}
-      </select>
+      <Choose aria-label="What" value={kind} options={KINDS} onChange={(next) => next && setKind(next)} />
       {entries.error && <QueryError error={entries.error} />}
       {entries.data?.length === 0 && <p className={form.quiet}>Nothing yet.</p>}
       <ul className={form.list}>

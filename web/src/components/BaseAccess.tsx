@@ -2,6 +2,7 @@ import type { Grant, GrantLevel, KnowledgeBase, Readiness } from '../objects.ts'
 import { type FormEvent, useState } from 'react'
 import { useGrant, useGrants, useMe, useNames } from '../access.ts'
 import { useMissing, useReadiness } from '../restricted.ts'
+import { Choose } from './Choose.tsx'
 import controls from './controls.module.css'
 import styles from './Entrance.module.css'
 import { QueryError } from './ErrorNote.tsx'
@@ -52,19 +53,15 @@ function Member({ one, refuses, busy, onChange }: MemberProps) {
         <small>{one.kind}</small>
         {one.warning && <small data-testid="grant-warning">{one.warning}</small>}
       </span>
-      <select
-        className={form.control}
-        aria-label={`Access of ${one.name}`}
-        value={one.level}
-        disabled={busy}
-        onChange={(event) => onChange(event.target.value as GrantLevel)}
-      >
-        {LEVELS.map(({ level, label }) => (
-          <option key={level} value={level} disabled={level === 'restricted' && refuses}>
-            {label}
-          </option>
-        ))}
-      </select>
+      <span>
+        <Choose
+          aria-label={`Access of ${one.name}`}
+          value={one.level}
+          options={LEVELS.map(({ level, label }) => ({ id: level, name: label, disabled: level === 'restricted' && refuses }))}
+          disabled={busy}
+          onChange={(level) => level && onChange(level)}
+        />
+      </span>
       <button type="button" className={controls.plain} disabled={busy} onClick={() => onChange(null)} aria-label={`Remove ${one.name}`}>
         Remove
       </button>
@@ -98,21 +95,23 @@ function Add({ missing, readiness, granted, busy, onAdd }: AddProps) {
   }
   return (
     <form className={styles.member} onSubmit={submit} data-testid="add-grant">
-      <select className={form.control} aria-label="Who" value={who} onChange={(event) => setWho(event.target.value)}>
-        <option value="">Somebody…</option>
-        {open.map((one) => (
-          <option key={one.id} value={one.id}>
-            {one.object === 'group' ? `${one.name} (group)` : one.name}
-          </option>
-        ))}
-      </select>
-      <select className={form.control} aria-label="Level of access" value={level} onChange={(event) => setLevel(event.target.value as GrantLevel)}>
-        {LEVELS.map((one) => (
-          <option key={one.level} value={one.level}>
-            {one.label}
-          </option>
-        ))}
-      </select>
+      <span>
+        <Choose
+          aria-label="Who"
+          value={who || null}
+          none="Somebody…"
+          options={open.map(({ id, name, object }) => ({ id, name: object === 'group' ? `${name} (group)` : name }))}
+          onChange={(next) => setWho(next ?? '')}
+        />
+      </span>
+      <span>
+        <Choose
+          aria-label="Level of access"
+          value={level}
+          options={LEVELS.map((one) => ({ id: one.level, name: one.label }))}
+          onChange={(next) => next && setLevel(next)}
+        />
+      </span>
       <button type="submit" className={controls.strong} disabled={busy || who === '' || refused} data-testid="grant-add">
         Add
       </button>

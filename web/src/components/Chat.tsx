@@ -5,6 +5,7 @@ import { stopBeginning, useBeginning } from '../beginnings.ts'
 import { BranchingContext, useBranching } from '../branching.ts'
 import { inForce } from '../choice.ts'
 import { attach, submit, useDraft } from '../drafts.ts'
+import { isKept } from '../overlays.ts'
 import { addTurn, changesSaved, inOrder, keys, refreshQueue, useConversation, useQueue, useStatus, useTurnList } from '../queries.ts'
 import { useAgents } from '../resourceQueries.ts'
 import { go, goToLine } from '../route.ts'
@@ -162,7 +163,7 @@ function useStop(conversation: string | null, running: string | null) {
   useEffect(() => {
     if (!possible) return
     const onKey = (event: KeyboardEvent) => {
-      if (event.key === 'Escape' && !event.defaultPrevented && !event.isComposing) ask()
+      if (event.key === 'Escape' && !event.defaultPrevented && !event.isComposing && !isKept(event)) ask()
     }
     addEventListener('keydown', onKey)
     return () => removeEventListener('keydown', onKey)

@@ -5,6 +5,7 @@ import { usePanels } from '../panels.ts'
 import { useChange, useModels, useStatus } from '../queries.ts'
 import { useAgents } from '../resourceQueries.ts'
 import styles from './ChatHeader.module.css'
+import { Choose } from './Choose.tsx'
 import controls from './controls.module.css'
 import { ErrorNote } from './ErrorNote.tsx'
 import { HistoryIcon } from './icons.tsx'
@@ -31,6 +32,9 @@ export function ChatHeader({ conversation, started }: Props) {
   const caution = all.data?.find((one) => one.id === current)?.caution ?? null
   const choices = current !== null && !known.includes(current) ? [current, ...known] : known
 
+  const isUnknown = (id: string) =>
+    id === current ? caution !== null : (models.data?.some((one) => one.id === id && !one.known) ?? false)
+
   const choose = (id: string) => {
     if (conversation) change.mutate({ id: conversation.id, model: id })
     else chooseDraft({ model: id })
@@ -55,24 +59,17 @@ export function ChatHeader({ conversation, started }: Props) {
           </button>
         )}
         {current !== null && (
-          <label className={styles.model}>
-            <span className="visually-hidden">Model</span>
-            <select
+          <span className={styles.model}>
+            <Choose
+              plain
               value={current}
-              onChange={(event) => choose(event.target.value)}
+              options={choices.map((id) => ({ id, name: id, note: isUnknown(id) ? 'not in the model table' : undefined }))}
+              onChange={(id) => id !== null && choose(id)}
               disabled={change.isPending || (started && conversation === null)}
-              data-testid="model"
-            >
-              {choices.map((id) => (
-                <option key={id} value={id}>
-                  {id}
-                  {(id === current ? caution !== null : models.data?.some((one) => one.id === id && !one.known))
-                    ? ' (not in the model table)'
-                    : ''}
-                </option>
-              ))}
-            </select>
-          </label>
+              aria-label="Model"
+              testId="model"
+            />
+          </span>
         )}
       </header>
       {caution !== null && <Notice text={caution} testId="model-caution" />}

@@ -42,17 +42,17 @@ function shown(of: Conversation | null, started = of !== null): string {
   )
 }
 
-const chosen = (html: string) => Array.from(html.matchAll(/<option[^>]* selected="">([^<]*)/g), (match) => match[1])
+const chosen = (html: string) => Array.from(html.matchAll(/role="combobox".*?<span[^>]*>([^<]*)/g), (match) => match[1])
 
 describe('the line over the composer', () => {
   it('shows what is in force in a conversation, also what was removed since', () => {
     const html = shown(conversation)
-    expect(chosen(html)).toEqual(['Reviewer', 'removed', 'onyx', 'one at the tail', '6000'])
-    expect(html).toContain('title="As Onyx does."')
+    expect(chosen(html)).toEqual(['Reviewer', 'removed', '6000'])
+    expect(html).toContain('Context: onyx')
   })
 
   it('shows what a new conversation would begin with', () => {
-    expect(chosen(shown(null))).toEqual(['none', 'none', 'lamella', 'planner', 'as usual'])
+    expect(chosen(shown(null))).toEqual(['none', 'none', 'as usual'])
   })
 
   it('offers the newest system prompt to a conversation with an older one', () => {
@@ -61,11 +61,11 @@ describe('the line over the composer', () => {
   })
 
   it('keeps its place while the conversation is loading', () => {
-    expect(shown(null, true)).not.toContain('select')
+    expect(shown(null, true)).not.toContain('combobox')
   })
 
   it('gives every choice a name', () => {
     const html = renderToStaticMarkup(<Pick label="Agent" name="agent" value={null} none="none" options={[]} onChange={() => undefined} />)
-    expect(html).toMatch(/^<label[^>]*><span>Agent<\/span><select/)
+    expect(html).toMatch(/^<span[^>]*><span id="(\w+)">Agent<\/span><button[^>]* aria-labelledby="\1"/)
   })
 })

@@ -1,12 +1,13 @@
 import { type Conversation, explain } from '../api.ts'
-import { type Choice, choiceOf, inForce, markerPolicies } from '../choice.ts'
+import { type Choice, choiceOf, inForce } from '../choice.ts'
 import { choose, useDraft } from '../drafts.ts'
 import { useChange, useStatus } from '../queries.ts'
 import { useAgents, useLayouts, useProjects, useSystemPrompts } from '../resourceQueries.ts'
 import { follow } from '../route.ts'
 import styles from './ChoiceLine.module.css'
+import { ContextPopover } from './ContextPopover.tsx'
 import controls from './controls.module.css'
-import { EffortPick } from './EffortPick.tsx'
+import { EffortPick, lossOf } from './EffortPick.tsx'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
 import { SlidersIcon } from './icons.tsx'
 import { KnowledgePick } from './KnowledgePick.tsx'
@@ -36,7 +37,6 @@ export function ChoiceLine({ conversation, started }: { conversation: Conversati
     set({ agent_id, ...reset })
   }
   const error = agents.error ?? projects.error ?? layouts.error
-  const layout = layouts.data?.find((one) => one.name === shown.layout)
   return (
     <>
       {change.error && <ErrorNote problem={explain(change.error)} />}
@@ -52,23 +52,13 @@ export function ChoiceLine({ conversation, started }: { conversation: Conversati
           onChange={(project_id) => set({ project_id })}
         />
         <KnowledgePick conversation={conversation?.id ?? null} />
-        <Pick
-          label="Layout"
-          name="layout"
-          value={shown.layout}
-          detail={layout?.description}
-          options={(layouts.data ?? []).map(({ name }) => ({ id: name, name }))}
-          onChange={(value) => set({ layout: value })}
-        />
-        <Pick
-          label="Markers"
-          name="markers"
-          value={shown.marker_policy}
-          options={Object.entries(markerPolicies).map(([id, name]) => ({ id, name }))}
-          onChange={(value) => set({ marker_policy: value })}
-        />
         <EffortPick conversation={conversation} value={shown.thinking_effort} onChange={(value) => set({ thinking_effort: value })} />
         {conversation && <PromptVersion conversation={conversation} onMove={(version) => change.mutate({ id: conversation.id, system_prompt_version: version })} />}
+        <ContextPopover
+          choice={shown}
+          loss={change.data?.cache_lost ? lossOf(change.data.cache_lost) : null}
+          onChange={set}
+        />
         {shown.agent_id !== null && (
           <a
             className={`${controls.icon} ${styles.settings}`}

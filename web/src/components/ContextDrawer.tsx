@@ -8,6 +8,7 @@ import { inOrder, useMap, useRequests, useTurnList } from '../queries.ts'
 import styles from './ContextDrawer.module.css'
 import { QueryError } from './ErrorNote.tsx'
 import { Panel } from './Panel.tsx'
+import { Pick } from './Pick.tsx'
 import { RequestDetails } from './RequestDetails.tsx'
 
 interface Props {
@@ -31,31 +32,20 @@ export default function ContextDrawer({ conversation, at, onClose }: Props) {
     <Panel title="What the model sees" testId="context-drawer" onClose={onClose}>
       <div className={styles.body}>
         <div className={styles.pickers}>
-          <label>
-            <span>Message</span>
-            <select value={turn ?? ''} onChange={(event) => setChoice({ turn: event.target.value })} data-testid="pick-turn">
-              {turns.map((one, index) => (
-                <option key={one.id} value={one.id}>
-                  {turnName(one, index)}
-                </option>
-              ))}
-            </select>
-          </label>
-          <label>
-            <span>Request</span>
-            <select
-              value={chosen ?? ''}
-              onChange={(event) => setChoice({ turn, request: event.target.value })}
-              disabled={!requests.data?.length}
-              data-testid="pick-request"
-            >
-              {requests.data?.map((one) => (
-                <option key={one.id} value={one.id}>
-                  {requestName(one)}
-                </option>
-              ))}
-            </select>
-          </label>
+          <Pick
+            label="Message"
+            name="turn"
+            value={turn}
+            options={turns.map((one, index) => ({ id: one.id, name: turnName(one, index) }))}
+            onChange={(next) => setChoice({ turn: next })}
+          />
+          <Pick
+            label="Request"
+            name="request"
+            value={chosen}
+            options={requests.data?.map((one) => ({ id: one.id, name: requestName(one) })) ?? []}
+            onChange={(next) => setChoice({ turn, ...(next ? { request: next } : {}) })}
+          />
         </div>
         {error && <QueryError error={error} />}
         {(requests.isLoading || map.isLoading) && <p className={styles.quiet}>Loading the request…</p>}

@@ -1,3 +1,4 @@
+import { Menu } from '@base-ui/react/menu'
 import { useRef, useState } from 'react'
 import { type Conversation, explain } from '../api.ts'
 import { useRemove, useChange } from '../queries.ts'
@@ -6,17 +7,21 @@ import { Confirm } from './Confirm.tsx'
 import styles from './ConversationItem.module.css'
 import controls from './controls.module.css'
 import { ErrorNote } from './ErrorNote.tsx'
-import { PencilIcon, TrashIcon } from './icons.tsx'
+import { DotsIcon, PencilIcon, TrashIcon } from './icons.tsx'
+import menu from './Menu.module.css'
 
 interface Props {
   conversation: Conversation
   current: boolean
+  /** Whether the Tab key stops here: at one of the list, from which the arrows go on. */
+  stop: boolean
   onChoose: () => void
 }
 
-export function ConversationItem({ conversation, current, onChoose }: Props) {
+export function ConversationItem({ conversation, current, stop, onChoose }: Props) {
   const [renaming, setRenaming] = useState(false)
   const [asking, setAsking] = useState(false)
+  const renames = useRef(false)
   const rename = useChange()
   const remove = useRemove()
   const title = conversation.title || 'Untitled'
@@ -33,6 +38,7 @@ export function ConversationItem({ conversation, current, onChoose }: Props) {
         <TitleInput
           title={conversation.title}
           onDone={(text) => {
+            renames.current = false
             setRenaming(false)
             if (text !== null && text !== conversation.title) rename.mutate({ id: conversation.id, title: text })
           }}
@@ -45,32 +51,46 @@ export function ConversationItem({ conversation, current, onChoose }: Props) {
             onClick={follow(pathOf(conversation.id), onChoose)}
             aria-current={current ? 'page' : undefined}
             title={title}
+            tabIndex={stop ? 0 : -1}
+            data-chat
           >
             {conversation.running_turn && <span className={styles.running} aria-label="Answering" role="img" />}
             <span className={styles.title} dir="auto">
               {title}
             </span>
           </a>
-          <span className={styles.tools}>
-            <button
-              type="button"
-              className={controls.icon}
-              onClick={() => setRenaming(true)}
-              aria-label={`Rename ${title}`}
-              data-testid="conversation-rename"
+          <Menu.Root>
+            <Menu.Trigger
+              className={`${controls.icon} ${styles.more}`}
+              tabIndex={-1}
+              aria-label={`More of ${title}`}
+              data-testid="conversation-menu"
             >
-              <PencilIcon size={14} />
-            </button>
-            <button
-              type="button"
-              className={controls.icon}
-              onClick={() => setAsking(true)}
-              aria-label={`Delete ${title}`}
-              data-testid="conversation-delete"
-            >
-              <TrashIcon size={14} />
-            </button>
-          </span>
+              <DotsIcon />
+            </Menu.Trigger>
+            <Menu.Portal>
+              <Menu.Positioner className={menu.positioner} align="start" sideOffset={4}>
+                {/* Renaming takes the focus itself. */}
+                <Menu.Popup className={menu.popup} finalFocus={() => !renames.current}>
+                  <Menu.Item
+                    className={menu.item}
+                    onClick={() => {
+                      renames.current = true
+                      setRenaming(true)
+                    }}
+                    data-testid="conversation-rename"
+                  >
+                    <PencilIcon size={14} />
+                    Rename
+                  </Menu.Item>
+                  <Menu.Item className={`${menu.item} ${menu.bad}`} onClick={() => setAsking(true)} data-testid="conversation-delete">
+                    <TrashIcon size={14} />
+                    Delete
+                  </Menu.Item>
+                </Menu.Popup>
+              </Menu.Positioner>
+            </Menu.Portal>
+          </Menu.Root>
         </>
       )}
       {problem && <ErrorNote problem={explain(problem)} />}

@@ -3,6 +3,7 @@ import { type FormEvent, useState } from 'react'
 import { useAddGroup, useGroups, useMember, useRemoveGroup, useUsers } from '../admin.ts'
 import { problemElsewhere } from '../fields.ts'
 import { Confirm } from './Confirm.tsx'
+import { Choose } from './Choose.tsx'
 import controls from './controls.module.css'
 import styles from './Entrance.module.css'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
@@ -72,20 +73,14 @@ function Add({ group, busy, onAdd }: { group: Group; busy: boolean; onAdd: (user
   const open = users.data?.filter((one) => !inside.has(one.id)) ?? []
   if (open.length === 0) return null
   return (
-    <select
-      className={form.control}
+    <Choose
       aria-label={`Add to ${group.name}`}
-      value=""
+      value={null}
+      none="Add a user…"
+      options={open}
       disabled={busy}
-      onChange={(event) => event.target.value && onAdd(event.target.value)}
-    >
-      <option value="">Add a user…</option>
-      {open.map((one) => (
-        <option key={one.id} value={one.id}>
-          {one.name}
-        </option>
-      ))}
-    </select>
+      onChange={(user) => user && onAdd(user)}
+    />
   )
 }
 

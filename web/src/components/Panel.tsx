@@ -1,4 +1,5 @@
 import { type ReactNode, useEffect, useId, useRef } from 'react'
+import { isKept } from '../overlays.ts'
 import controls from './controls.module.css'
 import { CloseIcon } from './icons.tsx'
 import styles from './Panel.module.css'
@@ -21,9 +22,8 @@ export function Panel({ title, detail, testId, onClose, children }: Props) {
   }, [])
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
-      if (event.key !== 'Escape' || event.defaultPrevented) return
-      // A dialog stands over the panel and is closed first.
-      if (document.querySelector('dialog[open]')) return
+      // What is open over the panel is closed first.
+      if (event.key !== 'Escape' || event.defaultPrevented || isKept(event)) return
       event.preventDefault()
       onClose()
     }

@@ -1,35 +1,34 @@
+import { useId } from 'react'
 import styles from './ChoiceLine.module.css'
+import { Choose, type Option } from './Choose.tsx'
 
 interface PickProps {
   label: string
   name: string
   value: string | null
-  /** What stands for no value; left out where there has to be one. */
+  /** What stands for no value; left out if there has to be one. */
   none?: string
   detail?: string | undefined
-  options: { id: string; name: string }[]
+  options: readonly Option[]
   onChange: (value: string | null) => void
 }
 
-/** A small labelled choice. A value that is none of the options, because it was removed, is still shown. */
+/** A choice in a line, with its label before it. */
 export function Pick({ label, name, value, none, detail, options, onChange }: PickProps) {
-  const lost = value !== null && !options.some((option) => option.id === value)
+  const id = useId()
   return (
-    <label className={styles.pick} title={detail}>
-      <span>{label}</span>
-      <select
-        value={value ?? ''}
-        onChange={(event) => onChange(event.target.value || null)}
-        data-testid={`choose-${name}`}
-      >
-        {(none !== undefined || value === null) && <option value="">{none ?? '…'}</option>}
-        {lost && <option value={value}>{none === undefined ? value : 'removed'}</option>}
-        {options.map((option) => (
-          <option key={option.id} value={option.id}>
-            {option.name}
-          </option>
-        ))}
-      </select>
-    </label>
+    <span className={styles.pick} title={detail}>
+      <span id={id}>{label}</span>
+      <Choose
+        value={value}
+        none={none}
+        // A value that was removed on the server is one that nobody can read.
+        options={value !== null && none !== undefined && !options.some((one) => one.id === value) ? [...options, { id: value, name: 'removed' }] : options}
+        onChange={onChange}
+        plain
+        aria-labelledby={id}
+        testId={`choose-${name}`}
+      />
+    </span>
   )
 }

@@ -6,7 +6,7 @@ import { exact } from '../format.ts'
 import type { FileRow, ProjectFiles as Files } from '../projectFiles.ts'
 import { useModels, useStatus } from '../queries.ts'
 import { useProjectPlaces } from '../resourceQueries.ts'
-import { withCurrent } from './AgentForm.tsx'
+import { Choose } from './Choose.tsx'
 import controls from './controls.module.css'
 import { QueryError } from './ErrorNote.tsx'
 import { FieldProblem } from './Field.tsx'
@@ -31,14 +31,16 @@ export function ProjectFiles({ files, problem, project }: { files: Files; proble
     <fieldset className={form.group} onDragOver={(event) => event.preventDefault()} onDrop={onDrop}>
       <legend className={form.legend}>Files</legend>
       {project !== null && model !== null && files.rows.length > 0 && (
-        <label className={styles.model}>
+        <p className={styles.model}>
           For the model
-          <select className={form.control} value={model} onChange={(event) => setChosen(event.target.value)} data-testid="places-model">
-            {withCurrent(models.map((one) => one.id), model).map((id) => (
-              <option key={id}>{id}</option>
-            ))}
-          </select>
-        </label>
+          <Choose
+            aria-label="For the model"
+            value={model}
+            options={models.map(({ id }) => ({ id, name: id }))}
+            onChange={setChosen}
+            testId="places-model"
+          />
+        </p>
       )}
       {places.error && <QueryError error={places.error} />}
       {files.rows.length > 0 && (

@@ -2,6 +2,7 @@ import type { KnowledgeBase } from '../objects.ts'
 import { type FormEvent, useState } from 'react'
 import { exact } from '../format.ts'
 import { rowsOf, type TermRow, type TermState, useSetTerms, useTerms, withTerm } from '../restricted.ts'
+import { Choose } from './Choose.tsx'
 import controls from './controls.module.css'
 import { QueryError } from './ErrorNote.tsx'
 import form from './form.module.css'
@@ -60,21 +61,15 @@ export function RestrictedTerms({ base }: { base: KnowledgeBase }) {
             setShown(PAGE)
           }}
         />
-        <select
-          className={form.control}
+        <Choose
           aria-label="Which names"
           value={kind}
-          onChange={(event) => {
-            setKind(event.target.value as Kind)
+          options={KINDS.map((one) => ({ id: one.kind, name: one.label }))}
+          onChange={(next) => {
+            if (next) setKind(next)
             setShown(PAGE)
           }}
-        >
-          {KINDS.map((one) => (
-            <option key={one.kind} value={one.kind}>
-              {one.label}
-            </option>
-          ))}
-        </select>
+        />
       </div>
       <p className={form.hint} role="status">
         {rows.length === 0 ? 'No names.' : `${exact(Math.min(shown, rows.length))} of ${exact(rows.length)}`}

@@ -1,4 +1,4 @@
-import { useEffect, useRef } from 'react'
+import { type KeyboardEvent as Key, useEffect, useRef } from 'react'
 import { flushSync } from 'react-dom'
 import { usePathname } from 'wouter/use-browser-location'
 import { byDate } from '../format.ts'
@@ -37,6 +37,8 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
   const status = useStatus()
   const here = usePathname()
   const conversations = list.data?.pages.flatMap((page) => page.data) ?? []
+  // One stop of the Tab key for the whole list: the open chat, or the newest.
+  const stop = conversations.some((one) => one.id === current) ? current : conversations[0]?.id
   const closing = useRef<HTMLButtonElement>(null)
   useEffect(() => {
     if (!open) return
@@ -122,7 +124,7 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
             </li>
           ))}
         </ul>
-        <div className={styles.scroll}>
+        <div className={styles.scroll} onKeyDownCapture={onListKey}>
           {list.error && (
             <QueryError error={list.error}>
               <button type="button" className={controls.link} onClick={() => void list.refetch()}>
@@ -139,6 +141,7 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
                     key={conversation.id}
                     conversation={conversation}
                     current={conversation.id === current}
+                    stop={conversation.id === stop}
                     onChoose={onClose}
                   />
                 ))}
@@ -183,4 +186,26 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
       </nav>
     </>
   )
+}
+
+/** Up and Down go from chat to chat, Right to the menu of one and Left back. */
+function onListKey(event: Key<HTMLElement>): void {
+  const target = event.target as HTMLElement
+  const item = target.closest('li')
+  if (!item || !target.closest('[data-chat], [aria-haspopup=menu]')) return
+  const links = [...event.currentTarget.querySelectorAll<HTMLElement>('[data-chat]')]
+  const at = links.findIndex((one) => item.contains(one))
+  const next = {
+    ArrowDown: links[at + 1],
+    ArrowUp: links[at - 1],
+    Home: links[0],
+    End: links.at(-1),
+    ArrowRight: item.querySelector<HTMLElement>('[aria-haspopup=menu]'),
+    ArrowLeft: links[at],
+  }[event.key]
+  if (!next) return
+  event.preventDefault()
+  // The menu's own button would open on Down.
+  event.stopPropagation()
+  next.focus()
 }

@@ -3,6 +3,7 @@ import { type FormEvent, useState } from 'react'
 import { useMe } from '../access.ts'
 import { useAddUser, useChangeUser, useIssueKey, useRevokeKeyOf, useUserKeys, useUsers } from '../admin.ts'
 import { problemElsewhere } from '../fields.ts'
+import { Choose, type Option } from './Choose.tsx'
 import controls from './controls.module.css'
 import styles from './Entrance.module.css'
 import { ErrorNote, QueryError } from './ErrorNote.tsx'
@@ -12,6 +13,11 @@ import { Secret } from './Secret.tsx'
 import { TextField } from './TextField.tsx'
 
 /** Every user, with role and keys. */
+const ROLES: Option<User['role']>[] = [
+  { id: 'member', name: 'member' },
+  { id: 'admin', name: 'admin' },
+]
+
 export function UserList() {
   const users = useUsers()
   const change = useChangeUser()
@@ -57,16 +63,15 @@ function Row({ one, busy, onChange, children }: RowProps) {
         {one.name}
         <small>{[one.id === me.data?.id && 'you', one.disabled && 'disabled: no key opens anything'].filter(Boolean).join(' · ')}</small>
       </span>
-      <select
-        className={form.control}
-        aria-label={`Role of ${one.name}`}
-        value={one.role}
-        disabled={busy}
-        onChange={(event) => onChange({ role: event.target.value as User['role'] })}
-      >
-        <option value="member">member</option>
-        <option value="admin">admin</option>
-      </select>
+      <span>
+        <Choose
+          aria-label={`Role of ${one.name}`}
+          value={one.role}
+          options={ROLES}
+          disabled={busy}
+          onChange={(role) => role && onChange({ role })}
+        />
+      </span>
       {children}
       {one.id !== me.data?.id && (
         <button

@@ -46,6 +46,7 @@ export const EyeIcon = icon(
 export const HistoryIcon = icon(<path d="M2.6 8a5.4 5.4 0 1 0 1.7-3.9M2.5 2.5v3h3M8 5v3.2l2.2 1.4" />)
 export const BackIcon = icon(<path d="M10 4L6 8l4 4" />)
 export const AgainIcon = icon(<path d="M13.2 8a5.2 5.2 0 1 1-1.6-3.8M13.4 2.4v3h-3" />)
+export const DownChevronIcon = icon(<path d="M4 6l4 4 4-4" />)
 export const ChevronIcon = icon(<path d="M6 4l4 4-4 4" />)
 
 export const PlugIcon = icon(<path d="M5.5 2.5v3M10.5 2.5v3M3.5 5.5h9v2a4.5 4.5 0 0 1-9 0zM8 12v2" />)
