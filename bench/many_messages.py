@@ -5,6 +5,7 @@
 One owner has `--own` messages in conversations of 100, indexed for search. Their rows are copied to as many other
 owners as it takes, under ids of their own; of these the words are not indexed. A server is asked for the first owner's
 conversations before and after that: a start until it is healthy, and the median of some requests, in ms.
+Keys and indexes are dropped while the rows are copied, and made again: with them ten million messages take hours.
 PostgreSQL runs on this machine, in a folder that is removed.
 """
 
@@ -15,25 +16,14 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import psycopg
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    LargeBinary,
-    Table,
-    and_,
-    create_engine,
-    func,
-    insert,
-    literal,
-    select,
-    type_coerce,
-)
+from sqlalchemy import Column, ColumnElement, Connection, MetaData, Table, create_engine, func, insert, literal, select
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -69,55 +59,93 @@ async def begin(url: str, count: int) -> None:
         await fill(store, Caller(LOCAL_USER), LexicalEmbedder(), ids, count)
 
 
+def first_rows(connection: Connection, table: Table) -> tuple[Table, list[str], list[str]]:
+    """The first owner's rows in a table of their own, all its columns, and those that hold ids."""
+    connection.exec_driver_sql(
+        f"CREATE TABLE first_{table.name} AS SELECT * FROM {table.name} WHERE owner = '{LOCAL_USER}'"
+    )
+    source = Table(f"first_{table.name}", MetaData(), *[Column(one.name, one.type) for one in table.c])
+    row = connection.execute(select(source).limit(1)).mappings().one()
+    names = list(map(str, table.c.keys()))
+    ids = [name for name in names if isinstance(row[name], str) and AN_ID.match(row[name])]
+    return source, names, ids + [name for name in ("parent_id", "head") if name in names]
+
+
 def copies(connection: Connection, table: Table) -> Callable[[int], Any]:
     """The statement that copies a table's rows of the first owner to another one."""
-    first = connection.execute(select(table).where(table.c.owner == LOCAL_USER).limit(1)).mappings().one()
-    names = [name for name in map(str, table.c.keys()) if not (table is recall_entries and name == "id")]
-    of_ids = [name for name in names if isinstance(first[name], str) and AN_ID.match(first[name])]
-    of_ids += [name for name in ("parent_id", "head") if name in names]
+    source, names, ids = first_rows(connection, table)
+    shift = connection.scalar(select(func.max(source.c.id))) if table is recall_entries else 0
 
     def statement(number: int) -> Any:
         def value(name: str) -> ColumnElement[Any]:
             if name == "owner":
                 return literal(f"user_{number:06}")
-            return func.concat(table.c[name], f"x{number}") if name in of_ids else table.c[name]
+            if table is recall_entries and name == "id":
+                return source.c.id + literal(shift * (number + 1))
+            return func.concat(source.c[name], f"x{number}") if name in ids else source.c[name]
 
-        rows = select(*[value(name) for name in names]).where(table.c.owner == LOCAL_USER)
-        return insert(table).from_select(names, rows)
+        return insert(table).from_select(names, select(*[value(name) for name in names]))
 
     return statement
 
 
-def vectors(number: int) -> Any:
+def vectors(connection: Connection) -> Callable[[int], Any]:
     """The statement that copies the vectors of the first owner's passages."""
-    old, new = recall_entries.alias("old"), recall_entries.alias("new")
-    same = and_(
-        new.c.source_id == func.concat(old.c.source_id, f"x{number}"),
-        new.c.call_id == old.c.call_id,
-        new.c.start == old.c.start,
-    )
-    of = recall_vectors.c
-    rows = select(new.c.id, new.c.owner, of.model, of.dimension, type_coerce(of.data, LargeBinary))
-    joined = recall_vectors.join(old, old.c.id == of.entry_id).join(new, same)
-    rows = rows.select_from(joined).where(of.owner == LOCAL_USER)
-    return insert(recall_vectors).from_select(["entry_id", "owner", "model", "dimension", "data"], rows)
+    source, names, _ = first_rows(connection, recall_vectors)
+    shift = connection.scalar(select(func.max(source.c.entry_id)))
+
+    def statement(number: int) -> Any:
+        others = {"owner": literal(f"user_{number:06}"), "entry_id": source.c.entry_id + literal(shift * (number + 1))}
+        rows = select(*[others.get(name, source.c[name]) for name in names])
+        return insert(recall_vectors).from_select(names, rows)
+
+    return statement
+
+
+@contextmanager
+def without_indexes(connection: Connection, tables: Sequence[Table]) -> Iterator[None]:
+    """Keys and indexes of the tables are dropped, and made again at the end. References are taken as they are."""
+    names = ", ".join(f"'{table.name}'" for table in tables)
+    constraints = connection.exec_driver_sql(
+        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid), contype FROM pg_constraint"
+        f" WHERE contype IN ('p', 'u', 'f') AND (conrelid::regclass::text IN ({names})"
+        f" OR confrelid::regclass::text IN ({names})) ORDER BY contype = 'f'"
+    ).all()
+    indexes = connection.exec_driver_sql(
+        f"SELECT indexname, indexdef FROM pg_indexes WHERE tablename IN ({names})"
+        " AND indexname NOT IN (SELECT conname FROM pg_constraint)"
+    ).all()
+    for table, name, _, _ in reversed(constraints):
+        connection.exec_driver_sql(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
+    for name, _ in indexes:
+        connection.exec_driver_sql(f'DROP INDEX "{name}"')
+    yield
+    connection.exec_driver_sql("SET maintenance_work_mem = '2GB'")
+    for _, definition in indexes:
+        connection.exec_driver_sql(definition)
+    for table, name, definition, kind in constraints:
+        whole = definition if kind != "f" or definition.endswith("NOT VALID") else f"{definition} NOT VALID"
+        connection.exec_driver_sql(f'ALTER TABLE {table} ADD CONSTRAINT "{name}" {whole}')
 
 
 def grow(url: str, times: int) -> None:
     """Copy the first owner's rows to so many others."""
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        statements = [copies(connection, table) for table in TABLES]
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
     begin = time.perf_counter()
-    for number in range(times):
-        with engine.begin() as connection:
-            connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
-            connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
+    with engine.connect() as connection, without_indexes(connection, (*TABLES, recall_vectors)):
+        connection.exec_driver_sql("SET synchronous_commit = off")
+        statements = [*(copies(connection, table) for table in TABLES), vectors(connection)]
+        for number in range(times):
             for statement in statements:
                 connection.execute(statement(number))
-            connection.execute(vectors(number))
-        if number and not number % 50:
-            print(f"{number} of {times} owners, {time.perf_counter() - begin:.0f} s", flush=True)
+            if number and not number % 50:
+                print(f"{number} of {times} owners, {time.perf_counter() - begin:.0f} s", flush=True)
+        connection.exec_driver_sql(
+            "SELECT setval(pg_get_serial_sequence('recall_entries', 'id'), (SELECT max(id) FROM recall_entries))"
+        )
+        for table in (*TABLES, recall_vectors):
+            connection.exec_driver_sql(f"DROP TABLE first_{table.name}")
+    print(f"indexes made, {time.perf_counter() - begin:.0f} s", flush=True)
     engine.dispose()
 
 
