@@ -69,6 +69,17 @@ async def test_a_process_may_write_until_another_one_gives_it_up(both: Store, ba
     assert backing.dump() == before
 
 
+async def test_a_write_that_was_refused_as_it_was_kept_leaves_its_connection_usable(both: Store) -> None:
+    """It looks at no answer, so that it is refused with the last round trip."""
+    assert await both.replicas.end("one", 0)
+    with fenced(Fence("one")):
+        for number in range(8):
+            with pytest.raises(LeaseLost):
+                await both.replicas.begin(f"late_{number}", "", NOON)
+    for number in range(8):
+        await both.replicas.begin(f"new_{number}", "", NOON)
+
+
 async def test_a_process_that_gave_a_sign_of_life_meanwhile_is_not_given_up(both: Store) -> None:
     assert await both.replicas.beat("one")
     assert (await both.replicas.look("two")).beats == {"one": 1}

@@ -224,9 +224,9 @@ class PipelinedConnection(Connection[Any]):
         if not self._has_begun and len(self._waiting) <= self._begun:
             self._forget()
             return
-        if self._asks_id:
-            self.flush()
         try:
+            if self._asks_id:
+                self.flush()
             if self.waits:
                 with self.sending(ends=True):
                     Cursor(self).execute("COMMIT")
