@@ -292,7 +292,7 @@ def _say_kills(found: Figures) -> None:
         ("seconds", f"{found.seconds:.0f}"),
     ]
     show(rows)
-    for law in found.broken[:20]:
+    for law in found.broken:
         print(law)
 
 

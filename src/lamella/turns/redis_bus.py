@@ -34,11 +34,11 @@ from lamella.turns.redis_server import Failures, Outage, check_server, redis_cli
 
 log = structlog.get_logger()
 
-FLUSH_SECONDS = 0.01
-"""Packets of this time are sent together."""
+FLUSH_SECONDS, READ_PAUSE = 0.01, 0.005
+"""Packets of this time are sent together; a read waits so long after one that found something."""
 
-READ_PAUSE, READ_PAUSE_A_TURN = 0.005, 0.000_05
-"""Between two reads, so that several packets come with one; and more for each turn, since a read names them all."""
+PAUSE_A_TURN, MOST_PAUSE = 0.002, 0.04
+"""Both pauses grow with the turns that stream, up to this: a command costs the same for one packet and for three."""
 
 BLOCK_SECONDS = 1.0
 """The longest wait of a read. It is shorter than `ANSWER_SECONDS`: a silent server answers it with nothing."""
@@ -212,7 +212,7 @@ class RedisBus(MemoryBus):
 
     async def _write(self) -> None:
         await self._dirty.wait()
-        await self._clock.sleep(FLUSH_SECONDS)
+        await self._clock.sleep(_pause(FLUSH_SECONDS, len(self._outgoing)))
         await self._send()
 
     async def _send(self) -> None:
@@ -286,7 +286,7 @@ class RedisBus(MemoryBus):
                 for entry, fields in entries:
                     self.heard.hear(id, _packets(entry, fields[b"p"]))
         if found:
-            await self._clock.sleep(READ_PAUSE + READ_PAUSE_A_TURN * len(turns))
+            await self._clock.sleep(_pause(READ_PAUSE, len(turns)))
 
     async def _often(self, connection: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
         """Do it again and again, and wait while the server is away.
@@ -302,6 +302,10 @@ class RedisBus(MemoryBus):
                 self.outage.failed(connection, error)
                 self._bells = {}  # the next server may number its entries anew
                 await self._clock.sleep(AGAIN_SECONDS)
+
+
+def _pause(shortest: float, turns: int) -> float:
+    return min(shortest + PAUSE_A_TURN * turns, MOST_PAUSE)
 
 
 @asynccontextmanager
