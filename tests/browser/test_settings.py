@@ -410,3 +410,76 @@ def test_a_file_that_does_not_fit_is_named_in_the_turn(page: Page, demo: Server,
     tool.locator("summary").click()
     expect(tool.locator("pre").last).to_contain_text(re.compile("ledger|Entry"))
     expect(part(drawer_of(page), "notes")).to_contain_text("listed, not included")
+
+
+def test_preferences_hold_in_this_browser(page: Page, demo: Server, watched: Watched) -> None:
+    paper = "getComputedStyle(document.body).backgroundColor"
+    page.goto(f"{demo.url}/settings")
+    light = page.evaluate(paper)
+    preferences = part(page, "preferences")
+    choose(preferences.get_by_label("Theme"), "Dark")
+    dark = page.evaluate(paper)
+    assert dark != light
+    size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
+    before = page.evaluate(size)
+    choose(preferences.get_by_label("Text size"), "Large")
+    assert page.evaluate(size) > before
+    choose(preferences.get_by_label("Send with"), "Ctrl/⌘ + Enter")
+    page.reload()
+    expect(preferences.get_by_label("Theme")).to_have_text("Dark")
+    assert page.evaluate(paper) == dark
+
+    part(page, "new-conversation").click()
+    part(page, "composer").fill("One")
+    page.keyboard.press("Enter")
+    page.keyboard.type("two")
+    page.keyboard.press("Control+Enter")
+    expect(part(page, "message-user")).to_have_text(re.compile("^One\ntwo"))
+    expect(answers(page)).to_have_count(1)
+    assert watched.complaints == []
+
+
+def test_keys_are_listed_and_the_last_message_is_edited_by_one(page: Page, demo: Server) -> None:
+    page.goto(demo.url)
+    ask(page, "Hello there")
+    expect(answers(page)).to_have_count(1)
+    part(page, "composer").press("ArrowUp")
+    editor = part(page, "message-editor")
+    expect(editor).to_be_focused()
+    expect(editor).to_have_value("Hello there")
+    editor.fill("Is it? ")
+    page.keyboard.press("?")
+    expect(editor).to_have_value("Is it? ?")
+    expect(part(page, "shortcuts")).to_have_count(0)
+    page.keyboard.press("Escape")
+    page.get_by_role("heading", level=1).click()
+    page.keyboard.press("?")
+    expect(part(page, "shortcuts")).to_contain_text("Search chats, open pages")
+    page.keyboard.press("Escape")
+    expect(part(page, "shortcuts")).to_have_count(0)
+
+
+def test_the_list_of_chats_is_one_stop_of_the_tab_key(page: Page, demo: Server) -> None:
+    for text in ("First of the keys", "Second of the keys"):
+        page.goto(demo.url)
+        ask(page, text)
+        expect(answers(page)).to_have_count(1)
+    links = part(page, "sidebar").locator("[data-chat]")
+    assert links.evaluate_all("all => all.filter((one) => one.tabIndex === 0).length") == 1
+    links.first.focus()
+    page.keyboard.press("ArrowDown")
+    expect(links.nth(1)).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(part(page, "conversation-rename")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(part(page, "conversation-menu").nth(1)).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    expect(links.nth(1)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("First of the keys")
+    part(page, "clients-open").focus()
+    page.keyboard.press("Tab")
+    expect(links.nth(1)).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(part(page, "settings-open")).to_be_focused()

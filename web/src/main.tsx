@@ -7,6 +7,7 @@ import { App } from './components/App.tsx'
 import { Entrance } from './components/Entrance.tsx'
 import './page.css'
 import { watchOverlays } from './overlays.ts'
+import { loadPreferences } from './preferences.ts'
 import { guardBack } from './route.ts'
 
 /** A login that ended meanwhile: ask again who this is, and show the entrance. */
@@ -30,6 +31,7 @@ const client: QueryClient = new QueryClient({
   },
 })
 
+loadPreferences()
 watchOverlays()
 guardBack()
 

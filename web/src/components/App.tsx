@@ -24,6 +24,7 @@ const ContextDrawer = lazy(() => import('./ContextDrawer.tsx'))
 const PassagePanel = lazy(() => import('./PassagePanel.tsx'))
 const PreviewDrawer = lazy(() => import('./PreviewDrawer.tsx'))
 const SearchDialog = lazy(() => import('./SearchDialog.tsx'))
+const Shortcuts = lazy(() => import('./Shortcuts.tsx'))
 const SessionsPanel = lazy(() => import('./SessionsPanel.tsx'))
 
 /** The routes, with the list of chats before them and at most one panel after a chat. */
@@ -39,7 +40,10 @@ export function App() {
   const [searching, setSearching] = useState(false)
   const search = useCallback(() => setSearching(true), [])
   const searched = useCallback(() => setSearching(false), [])
-  useKeys(search)
+  const [helping, setHelping] = useState(false)
+  const help = useCallback(() => setHelping(true), [])
+  const helped = useCallback(() => setHelping(false), [])
+  useKeys(search, help)
   useHarmlessDrop()
 
   return (
@@ -79,7 +83,7 @@ export function App() {
               )}
             </Suspense>
           </div>
-          <Suspense fallback={null}>{searching && <SearchDialog onClose={searched} />}</Suspense>
+          <Suspense fallback={null}>{searching && <SearchDialog onClose={searched} />}{helping && <Shortcuts onClose={helped} />}</Suspense>
           {leaving && (
             <Confirm
               question="Discard your changes?"
@@ -137,7 +141,7 @@ function useEnds(): void {
 }
 
 /** The keys of the whole page. A dialog that is open keeps its own. */
-function useKeys(search: () => void): void {
+function useKeys(search: () => void, help: () => void): void {
   useEffect(() => {
     const acts: Record<string, () => void> = {
       k: search,
@@ -145,6 +149,7 @@ function useKeys(search: () => void): void {
       ',': () => goTo('/settings'),
     }
     const onKey = (event: KeyboardEvent) => {
+      if (event.key === '?' && !isKept(event) && !isTyping(event.target)) help()
       if (!(event.ctrlKey || event.metaKey) || event.altKey) return
       const act = acts[(event.shiftKey ? 'shift+' : '') + event.key.toLowerCase()]
       if (!act || isKept(event)) return
@@ -153,8 +158,10 @@ function useKeys(search: () => void): void {
     }
     addEventListener('keydown', onKey)
     return () => removeEventListener('keydown', onKey)
-  }, [search])
+  }, [search, help])
 }
+
+const isTyping = (target: EventTarget | null) => target instanceof Element && target.closest('input, textarea, [contenteditable]') !== null
 
 /** A file dropped where nothing takes it would replace the page. */
 function useHarmlessDrop(): void {

@@ -44,7 +44,7 @@ export function ChatHeader({ conversation, started }: Props) {
       <header className={styles.head}>
         <ListButton />
         <h1 className={styles.title} dir="auto">
-          {started ? conversation?.title || (conversation ? 'Untitled' : '') : 'New conversation'}
+          {started ? conversation?.title || (conversation ? 'Untitled' : '') : 'New chat'}
         </h1>
         {conversation && (
           <button

@@ -3,6 +3,7 @@ import type { CommandKind } from '../api.ts'
 import { completed, completions } from '../commands.ts'
 import { attach, detach, forgetProblem, obstacle, useDraft, write } from '../drafts.ts'
 import { usePanels } from '../panels.ts'
+import { type Preferences, sends, usePreferences } from '../preferences.ts'
 import { useCommands, useFlush, useQueue } from '../queries.ts'
 import styles from './Composer.module.css'
 import controls from './controls.module.css'
@@ -27,6 +28,7 @@ export function Composer({ conversation, limit, running, stopping, onSubmit, onS
   const hint = useId()
   const listbox = useId()
   const panels = usePanels()
+  const { send } = usePreferences()
   useGrowing(text, draft.text)
   useFocusOnStart(text)
 
@@ -44,9 +46,14 @@ export function Composer({ conversation, limit, running, stopping, onSubmit, onS
   }
   const onKeyDown = (event: KeyboardEvent) => {
     if (offered.onKey(event, take)) return
-    if (event.key !== 'Enter' || event.shiftKey || event.nativeEvent.isComposing) return
+    if (event.nativeEvent.isComposing) return
+    if (event.key === 'ArrowUp' && draft.text === '') {
+      // The last message has a pencil, unless it can't be edited now.
+      const pencils = document.querySelectorAll<HTMLElement>('[data-testid=message-edit]:not(:disabled)')
+      pencils.item(pencils.length - 1)?.click()
+    } else if (sends(event, send)) submit()
+    else return
     event.preventDefault()
-    submit()
   }
   const onPaste = (event: ClipboardEvent) => {
     if (event.clipboardData.files.length === 0) return
@@ -149,7 +156,7 @@ export function Composer({ conversation, limit, running, stopping, onSubmit, onS
           <EyeIcon size={18} />
         </button>
         <p id={hint} className={styles.hint} data-testid="composer-hint">
-          {stopping ? 'Stopping…' : reason ?? (running ? 'Answering. Escape stops it, Enter queues your next message.' : 'Enter sends, Shift+Enter starts a new line.')}
+          {stopping ? 'Stopping…' : (reason ?? hintOf(send, running))}
         </p>
         {running && (
           <button type="button" className={styles.stop} onClick={onStop} disabled={stopping} data-testid="stop">
@@ -170,6 +177,13 @@ export function Composer({ conversation, limit, running, stopping, onSubmit, onS
       </div>
     </form>
   )
+}
+
+/** What the keys do now. */
+function hintOf(send: Preferences['send'], running: boolean): string {
+  const key = send === 'enter' ? 'Enter' : 'Ctrl+Enter'
+  if (running) return `Answering. Escape stops it, ${key} queues your next message.`
+  return `${key} sends, ${send === 'enter' ? 'Shift+Enter' : 'Enter'} starts a new line.`
 }
 
 /** As high as its text, up to the limit of the style sheet. */

@@ -11,6 +11,7 @@ import { Field, useFirstWrong } from './Field.tsx'
 import form from './form.module.css'
 import { Page } from './Page.tsx'
 import { Pick } from './Pick.tsx'
+import { PreferenceSettings } from './PreferenceSettings.tsx'
 import { Secret } from './Secret.tsx'
 
 /** Who one is here, and one's keys. */
@@ -35,6 +36,8 @@ export default function Settings() {
           )}
         </div>
       )}
+      <PreferenceSettings />
+      <h2 className={form.title}>Keys</h2>
       <p className={form.quiet}>A key lets a program or another page use this server as you.</p>
       {keys.error && <QueryError error={keys.error} />}
       {revoke.error && <QueryError error={revoke.error} />}

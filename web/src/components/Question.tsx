@@ -2,6 +2,7 @@ import type { ShownTurn } from '../turn.ts'
 import { type KeyboardEvent, useEffect, useId, useRef, useState } from 'react'
 import { type Problem, useBranches } from '../branching.ts'
 import { fullMoment, moment } from '../format.ts'
+import { sends, usePreferences } from '../preferences.ts'
 import controls from './controls.module.css'
 import { ErrorNote } from './ErrorNote.tsx'
 import { BackIcon, ChevronIcon, PencilIcon } from './icons.tsx'
@@ -92,12 +93,13 @@ function Siblings({ turn }: { turn: ShownTurn }) {
   )
 }
 
-/** Enter sends, Escape leaves the message as it was. */
+/** The key that sends does so, Escape leaves the message as it was. */
 function Editor({ turn, onClose }: { turn: ShownTurn; onClose: () => void }) {
   const branches = useBranches()
   const [text, setText] = useState(turn.text)
   const [problem, setProblem] = useState<Problem | null>(null)
   const area = useRef<HTMLTextAreaElement>(null)
+  const preferred = usePreferences().send
   const hint = useId()
   useEffect(() => {
     area.current?.focus()
@@ -117,7 +119,7 @@ function Editor({ turn, onClose }: { turn: ShownTurn; onClose: () => void }) {
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.nativeEvent.isComposing) return
     if (event.key === 'Escape') onClose()
-    else if (event.key === 'Enter' && !event.shiftKey) void send()
+    else if (sends(event, preferred)) void send()
     else return
     event.preventDefault()
   }

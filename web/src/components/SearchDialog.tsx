@@ -25,7 +25,7 @@ const PAGES = [
   { name: 'Knowledge', words: 'bases documents', path: '/knowledge' },
   { name: 'Agents', words: 'prompts tools', path: '/agents' },
   { name: 'Clients', words: 'programs gateway lines', path: '/clients' },
-  { name: 'Settings', words: 'keys preferences log out', path: '/settings', keys: 'Ctrl ,' },
+  { name: 'Settings', words: 'keys preferences theme dark light text size log out', path: '/settings', keys: 'Ctrl ,' },
   { name: 'System prompt', words: 'admin', path: '/admin/system-prompt' },
 ]
 
@@ -121,12 +121,19 @@ export default function SearchDialog({ onClose }: { onClose: () => void }) {
           )}
           <Entries id={list} entries={entries} at={at} onTake={take} />
           <p className={styles.said} role="status" data-testid="search-status">
-            {words !== '' && found.isFetching ? 'Searching…' : words === '' || !found.data || found.error ? ABOUT : saidOf(found.data)}
+            {statusOf(words, found, entries.length)}
           </p>
         </Dialog.Popup>
       </Dialog.Portal>
     </Dialog.Root>
   )
+}
+
+/** How far the search of messages is, in words. */
+function statusOf(words: string, { data, error, isFetching }: ReturnType<typeof useSearch>, entries: number): string {
+  if (words === '' || error) return ABOUT
+  if (isFetching || !data) return 'Searching…'
+  return data.data.length === 0 && entries > 0 ? 'No message has these words.' : saidOf(data)
 }
 
 /** What fits what was typed: commands and loaded chats at once, passages when the server has found them. */

@@ -96,7 +96,7 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
           type="button"
           className={styles.new}
           aria-keyshortcuts="Control+Shift+O Meta+Shift+O"
-          title={`New conversation (${KEY}+Shift+O)`}
+          title={`New chat (${KEY}+Shift+O)`}
           data-testid="new-conversation"
           aria-current={here === '/' ? 'page' : undefined}
           onClick={() => {
@@ -105,7 +105,7 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
           }}
         >
           <PlusIcon />
-          New conversation
+          New chat
         </button>
         <ul className={styles.pages}>
           {pages.map(({ path, label, Icon, title }) => (
