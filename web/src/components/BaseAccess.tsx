@@ -24,7 +24,7 @@ export function BaseAccess({ base }: { base: KnowledgeBase }) {
   const refuses = missing?.word_lists === false
   return (
     <section aria-label="Access" data-testid="access">
-      <h3 className={form.legend}>Access</h3>
+      <h2 className={form.legend}>Access</h2>
       {(grants.error ?? grant.error) && <QueryError error={grants.error ?? grant.error} />}
       {grants.data?.length === 0 && <p className={form.quiet}>You alone read it.</p>}
       <ul className={form.list}>

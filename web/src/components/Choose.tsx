@@ -1,4 +1,5 @@
 import { Select } from '@base-ui/react/select'
+import { layers } from '../layers.ts'
 import styles from './Choose.module.css'
 import { CheckIcon, DownChevronIcon } from './icons.tsx'
 
@@ -56,7 +57,7 @@ export function Choose<Value extends string>({ value, options, none, onChange, p
           <DownChevronIcon size={12} />
         </Select.Icon>
       </Select.Trigger>
-      <Select.Portal>
+      <Select.Portal container={layers}>
         <Select.Positioner className={styles.positioner} sideOffset={4} alignItemWithTrigger={false} align="start">
           <Select.Popup className={styles.popup}>
             <Select.List className={styles.list}>

@@ -1,6 +1,7 @@
 import { Menu } from '@base-ui/react/menu'
 import { useRef, useState } from 'react'
 import { type Conversation, explain } from '../api.ts'
+import { layers } from '../layers.ts'
 import { useRemove, useChange } from '../queries.ts'
 import { follow, go, pathOf } from '../route.ts'
 import { Confirm } from './Confirm.tsx'
@@ -68,7 +69,7 @@ export function ConversationItem({ conversation, current, stop, onChoose }: Prop
             >
               <DotsIcon />
             </Menu.Trigger>
-            <Menu.Portal>
+            <Menu.Portal container={layers}>
               <Menu.Positioner className={menu.positioner} align="start" sideOffset={4}>
                 {/* Renaming takes the focus itself. */}
                 <Menu.Popup className={menu.popup} finalFocus={() => !renames.current}>

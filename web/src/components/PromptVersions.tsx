@@ -21,7 +21,7 @@ export function PromptVersions({ versions, editing }: Props) {
   const newest = versions[0]
   return (
     <section className={styles.versions} aria-label="Versions">
-      <h3 className={form.legend}>Versions</h3>
+      <h2 className={form.legend}>Versions</h2>
       {save.error && <ErrorNote problem={explain(save.error)} />}
       <ul className={form.list}>
         {versions.map((one) => (

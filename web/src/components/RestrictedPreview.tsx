@@ -83,7 +83,7 @@ function Shown({ preview }: { preview: Preview }) {
   const sure = confidence === null ? '' : `, ${percent(confidence)} sure`
   return (
     <article className={styles.question} data-testid="restricted-answer">
-      <h4 dir="auto">{query}</h4>
+      <h2 dir="auto">{query}</h2>
       {safe.summary ? (
         <p className={styles.text} dir="auto" data-testid="restricted-safe">
           {safe.summary}

@@ -28,14 +28,14 @@ export function ReadinessShown({ readiness, visible }: { readiness: Readiness; v
       </p>
       {unknown.length > 0 && (
         <div className={styles.block}>
-          <h4 className={styles.head}>In no language that the guard knows</h4>
+          <h2 className={styles.head}>In no language that the guard knows</h2>
           <p className={form.hint}>Answers leave these documents out. Translate them, or move them to a base of their own.</p>
           <p>{unknown.join(', ')}</p>
         </div>
       )}
       {telling.length > 0 && (
         <div className={styles.block}>
-          <h4 className={styles.head}>What you say of the base tells something of its documents</h4>
+          <h2 className={styles.head}>What you say of the base tells something of its documents</h2>
           <ul>
             {telling.map((one) => (
               <Telling key={`${one.field} ${one.text}`} one={one} />

@@ -26,7 +26,7 @@ function Readers({ base }: { base: string }) {
   if (!readers.data?.length) return null
   return (
     <div className={styles.block}>
-      <h4 className={styles.head}>Readers of the last {DAYS} days</h4>
+      <h2 className={styles.head}>Readers of the last {DAYS} days</h2>
       <ul>
         {readers.data.map((one) => (
           <Reader key={one.id} one={one} />
@@ -54,7 +54,7 @@ function Uses({ base, onDocument }: { base: string; onDocument: (id: string) => 
   if (rows.length === 0) return <p className={form.quiet}>Nobody with restricted access has asked yet.</p>
   return (
     <div className={styles.block}>
-      <h4 className={styles.head}>Questions</h4>
+      <h2 className={styles.head}>Questions</h2>
       <ul className={styles.uses}>
         {rows.map((use) => (
           <Use key={use.id} base={base} use={use} onDocument={onDocument} />
@@ -120,7 +120,7 @@ function Disclosed({ base, document, onBack }: { base: string; document: string;
           Back
         </button>
       </div>
-      <h4 className={styles.head}>What went out of {named.data?.name ?? 'the document'}</h4>
+      <h2 className={styles.head}>What went out of {named.data?.name ?? 'the document'}</h2>
       <p className={form.hint}>Marked words of a passage stand in answers that the reader got.</p>
       {error && <QueryError error={error} />}
       {data?.data.length === 0 && <p className={form.quiet}>Nothing of its passages went out.</p>}
