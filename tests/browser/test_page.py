@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -281,3 +282,19 @@ def test_everything_is_reached_by_keyboard(page: Page, demo: Server, manual: Pat
     assert wanted <= reached
     page.keyboard.press("Control+Shift+O")
     expect(page).to_have_url(f"{demo.url}/")
+
+
+def test_a_chat_is_downloaded(page: Page, demo: Server) -> None:
+    page.goto(demo.url)
+    ask(page, "Which words are kept?")
+    expect(answers(page)).to_have_count(1)
+    item = page.locator("[data-testid=conversation-item][data-current=true]")
+    with page.expect_download() as saved:
+        menu(item, "conversation-markdown")
+    assert saved.value.suggested_filename == "Which words are kept.md"
+    text = saved.value.path().read_text(encoding="utf-8")
+    assert text.startswith("# Which words are kept?\n\n## You, ")
+    assert "## lamella-demo\n\n" in text
+    with page.expect_download() as saved:
+        menu(item, "conversation-json")
+    assert len(msgspec.json.decode(saved.value.path().read_bytes())["turns"]) == 1

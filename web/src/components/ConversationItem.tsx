@@ -1,6 +1,8 @@
 import { Menu } from '@base-ui/react/menu'
+import { useMutation } from '@tanstack/react-query'
 import { useRef, useState } from 'react'
 import { type Conversation, explain } from '../api.ts'
+import { fullMoment } from '../format.ts'
 import { layers } from '../layers.ts'
 import { useRemove, useChange } from '../queries.ts'
 import { follow, go, pathOf } from '../route.ts'
@@ -8,7 +10,7 @@ import { Confirm } from './Confirm.tsx'
 import styles from './ConversationItem.module.css'
 import controls from './controls.module.css'
 import { ErrorNote } from './ErrorNote.tsx'
-import { DotsIcon, PencilIcon, TrashIcon } from './icons.tsx'
+import { DotsIcon, DownIcon, PencilIcon, TrashIcon } from './icons.tsx'
 import menu from './Menu.module.css'
 
 interface Props {
@@ -25,8 +27,11 @@ export function ConversationItem({ conversation, current, stop, onChoose }: Prop
   const renames = useRef(false)
   const rename = useChange()
   const remove = useRemove()
+  const save = useMutation({
+    mutationFn: async (format: 'md' | 'json') => (await import('../exporting.ts')).saveChat(conversation, format, fullMoment),
+  })
   const title = conversation.title || 'Untitled'
-  const problem = rename.error ?? remove.error
+  const problem = rename.error ?? remove.error ?? save.error
 
   const confirm = () => {
     setAsking(false)
@@ -83,6 +88,14 @@ export function ConversationItem({ conversation, current, stop, onChoose }: Prop
                   >
                     <PencilIcon size={14} />
                     Rename
+                  </Menu.Item>
+                  <Menu.Item className={menu.item} onClick={() => save.mutate('md')} data-testid="conversation-markdown">
+                    <DownIcon size={14} />
+                    Download as Markdown
+                  </Menu.Item>
+                  <Menu.Item className={menu.item} onClick={() => save.mutate('json')} data-testid="conversation-json">
+                    <DownIcon size={14} />
+                    Download as JSON
                   </Menu.Item>
                   <Menu.Item className={`${menu.item} ${menu.bad}`} onClick={() => setAsking(true)} data-testid="conversation-delete">
                     <TrashIcon size={14} />
