@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from datetime import UTC, datetime
 from itertools import permutations
 from typing import Any
@@ -99,7 +100,7 @@ def changed(data: st.DataObject, value: Any) -> None:
     """Put something odd somewhere, or take something away."""
     holder, key = data.draw(st.sampled_from(list(places(value))))
     if data.draw(st.booleans()):
-        holder[key] = data.draw(ODD)
+        holder[key] = deepcopy(data.draw(ODD))  # a later change may be in it
     else:
         del holder[key]
 

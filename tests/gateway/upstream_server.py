@@ -65,6 +65,8 @@ class UpstreamServer:
         writer.write("\r\n".join([*lines, "", ""]).encode())
         await writer.drain()
         leaving = asyncio.ensure_future(reader.read(1)) if self.pause else None
+        if leaving is not None:  # a reset is one way to leave
+            leaving.add_done_callback(lambda task: task.cancelled() or task.exception())
         for piece in self.pieces:
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()
