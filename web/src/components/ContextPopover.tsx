@@ -1,5 +1,6 @@
 import { Popover } from '@base-ui/react/popover'
 import { type Choice, DEFAULT_LAYOUT, markerPolicies } from '../choice.ts'
+import { layers } from '../layers.ts'
 import { useLayouts } from '../resourceQueries.ts'
 import styles from './ChoiceLine.module.css'
 import { Choose } from './Choose.tsx'
@@ -23,7 +24,7 @@ export function ContextPopover({ choice, loss, onChange }: Props) {
         <LayersIcon size={14} />
         {choice.layout === null || choice.layout === DEFAULT_LAYOUT ? 'Context' : `Context: ${choice.layout}`}
       </Popover.Trigger>
-      <Popover.Portal>
+      <Popover.Portal container={layers}>
         <Popover.Positioner className={menu.positioner} side="top" align="start" sideOffset={6}>
           <Popover.Popup className={menu.panel} data-testid="context-popover">
             <Popover.Title>Context</Popover.Title>
