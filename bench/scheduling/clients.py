@@ -133,6 +133,7 @@ class Client:
         for _ in range(PATIENCE):
             # Who has a key may lose patience, and send again.
             patience = None if sent.key is None or self._story.draw() < 0.7 else 20 * self._story.draw() ** 2
+            sent.heard = "asked"  # also of one that was refused before: nobody hears of it if the process ends now
             try:
                 done = await self._reach.ask(self._sending(message), patience)
             except Cut:
