@@ -42,6 +42,7 @@ def choose(trigger: Locator, name: str) -> None:
     page = trigger.page
     page.get_by_role("option").filter(has=page.get_by_text(name, exact=True)).click()
     expect(trigger).to_contain_text(name)
+    expect(page.get_by_role("option")).to_have_count(0)
 
 
 def menu(item: Locator, entry: str) -> None:

@@ -113,13 +113,17 @@ def look_for(page: Page, words: str) -> Locator:
 
 def marked(page: Page) -> list[str]:
     """The words that are marked on the page, and in view."""
-    found: list[str] = page.evaluate(
-        """() => [...(CSS.highlights.get('found') ?? [])].filter((range) => {
-          const { top, bottom } = range.getBoundingClientRect()
-          const thread = document.querySelector('[data-testid=thread]').getBoundingClientRect()
-          return bottom > top && top >= thread.top && bottom <= thread.bottom
-        }).map(String)"""
-    )
+    for _ in range(20):
+        found: list[str] = page.evaluate(
+            """() => [...(CSS.highlights.get('found') ?? [])].filter((range) => {
+              const { top, bottom } = range.getBoundingClientRect()
+              const thread = document.querySelector('[data-testid=thread]').getBoundingClientRect()
+              return bottom > top && top >= thread.top && bottom <= thread.bottom
+            }).map(String)"""
+        )
+        if found:
+            break
+        page.wait_for_timeout(100)
     return found
 
 
