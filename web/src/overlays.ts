@@ -1,6 +1,6 @@
 /** Keys that an open list, menu or dialog keeps for itself. */
 
-const OVER = 'dialog[open], [data-popup-open], [role=alertdialog], [role=dialog][data-open]'
+const OVER = '[data-popup-open], [role=alertdialog], [role=dialog][data-open]'
 
 const kept = new WeakSet<Event>()
 

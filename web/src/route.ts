@@ -1,15 +1,14 @@
 /**
  * The addresses of the page. `/` is a new conversation, `/c/ID` an existing one; the other pages are listed in `App`.
  *
- * A form that holds something unsaved guards its page: whoever leads away from it, a link, a key or the browser's Back,
- * is asked first.
+ * A form that holds something unsaved guards its page: a link, a key and the browser's Back ask before they leave it.
  */
 
 import type { MouseEvent } from 'react'
 import { navigate, usePathname } from 'wouter/use-browser-location'
 
 export function conversationIn(path: string): string | null {
-  return /^\/c\/([\w-]+)(?:\/context)?\/?$/.exec(path)?.[1] ?? null
+  return /^\/c\/([\w-]+)\/?$/.exec(path)?.[1] ?? null
 }
 
 export function pathOf(conversation: string | null): string {

@@ -116,7 +116,7 @@ function Missing() {
   )
 }
 
-/** The list of chats: beside the page, where it can be hidden, or over it on narrow screens. */
+/** The list of chats: next to the page, which can hide it, or over the page on narrow screens. */
 function useList(conversation: string | null) {
   const [over, setOver] = useState(false)
   const [hidden, setHidden] = useState(false)

@@ -9,6 +9,7 @@ import controls from './controls.module.css'
 import { QueryError } from './ErrorNote.tsx'
 import form from './form.module.css'
 import { AgainIcon, AttachIcon, CloseIcon, FileIcon, TrashIcon, WarningIcon } from './icons.tsx'
+import { MoreButton } from './MoreButton.tsx'
 
 /** The documents of a base: how far each is, and for its owner adding, replacing and removing them. */
 export function BaseDocuments({ base }: { base: KnowledgeBase }) {
@@ -83,11 +84,9 @@ export function BaseDocuments({ base }: { base: KnowledgeBase }) {
         ))}
       </ul>
       {sending.rows.length > 20 && <p className={form.hint}>{exact(sending.rows.length - 20)} more wait to be sent. Keep this open.</p>}
-      {documents.hasNextPage && (
-        <button type="button" className={controls.plain} onClick={() => void documents.fetchNextPage()} disabled={documents.isFetchingNextPage}>
-          Show more
-        </button>
-      )}
+      <MoreButton list={documents}>
+        Show more
+      </MoreButton>
       {removing && (
         <Confirm
           question={`Remove “${removing.name}”?`}

@@ -2,6 +2,7 @@ import { Select } from '@base-ui/react/select'
 import { layers } from '../layers.ts'
 import styles from './Choose.module.css'
 import { CheckIcon, DownChevronIcon } from './icons.tsx'
+import menu from './Menu.module.css'
 
 export interface Option<Value extends string = string> {
   id: Value
@@ -58,7 +59,7 @@ export function Choose<Value extends string>({ value, options, none, onChange, p
         </Select.Icon>
       </Select.Trigger>
       <Select.Portal container={layers}>
-        <Select.Positioner className={styles.positioner} sideOffset={4} alignItemWithTrigger={false} align="start">
+        <Select.Positioner className={menu.positioner} sideOffset={4} alignItemWithTrigger={false} align="start">
           <Select.Popup className={styles.popup}>
             <Select.List className={styles.list}>
               {rows.map((one) => (

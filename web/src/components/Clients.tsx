@@ -11,6 +11,7 @@ import { ErrorNote, QueryError } from './ErrorNote.tsx'
 import { TrashIcon } from './icons.tsx'
 import { LineList } from './LineList.tsx'
 import { LineView } from './LineView.tsx'
+import { MoreButton } from './MoreButton.tsx'
 import { Page } from './Page.tsx'
 
 /** The conversations of other programs that go through this server: the list of them, or `line`. */
@@ -51,16 +52,9 @@ function All() {
           <LineList lines={lines} />
         </>
       )}
-      {list.hasNextPage && (
-        <button
-          type="button"
-          className={controls.plain}
-          onClick={() => void list.fetchNextPage()}
-          disabled={list.isFetchingNextPage}
-        >
-          {list.isFetchingNextPage ? 'Loading…' : 'Show older lines'}
-        </button>
-      )}
+      <MoreButton list={list}>
+        Show older lines
+      </MoreButton>
     </Page>
   )
 }

@@ -13,6 +13,7 @@ import { ErrorNote, QueryError } from './ErrorNote.tsx'
 import { FirstDifference } from './FirstDifference.tsx'
 import { Label, LineFigures, LoopNote } from './LineList.tsx'
 import { Markdown } from './Markdown.tsx'
+import { MoreButton } from './MoreButton.tsx'
 
 /** Characters of a client's message that are shown without a scroll bar of its own. */
 const LONG = 1200
@@ -52,16 +53,9 @@ export function LineView({ line }: { line: Line }) {
           <Turn key={turn.id} turn={turn} number={line.turns - index} />
         ))}
       </ol>
-      {list.hasNextPage && (
-        <button
-          type="button"
-          className={controls.plain}
-          onClick={() => void list.fetchNextPage()}
-          disabled={list.isFetchingNextPage}
-        >
-          {list.isFetchingNextPage ? 'Loading…' : 'Show earlier turns'}
-        </button>
-      )}
+      <MoreButton list={list}>
+        Show earlier turns
+      </MoreButton>
     </>
   )
 }

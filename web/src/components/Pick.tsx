@@ -22,7 +22,7 @@ export function Pick({ label, name, value, none, detail, options, onChange }: Pi
       <Choose
         value={value}
         none={none}
-        // A value that was removed on the server is one that nobody can read.
+        // The name of a removed value is gone with it, and nobody can read its id.
         options={value !== null && none !== undefined && !options.some((one) => one.id === value) ? [...options, { id: value, name: 'removed' }] : options}
         onChange={onChange}
         plain

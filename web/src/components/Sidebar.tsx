@@ -8,6 +8,7 @@ import { ConversationItem } from './ConversationItem.tsx'
 import controls from './controls.module.css'
 import { QueryError } from './ErrorNote.tsx'
 import { BookIcon, CloseIcon, FolderIcon, Mark, PlugIcon, PlusIcon, RobotIcon, SearchIcon, SlidersIcon } from './icons.tsx'
+import { MoreButton } from './MoreButton.tsx'
 import styles from './Sidebar.module.css'
 
 const KEY = /mac|iphone|ipad/i.test(navigator.userAgent) ? '⌘' : 'Ctrl'
@@ -148,16 +149,9 @@ export function Sidebar({ current, open, hidden, onClose, onSearch }: Props) {
               </ul>
             </section>
           ))}
-          {list.hasNextPage && (
-            <button
-              type="button"
-              className={styles.more}
-              onClick={() => void list.fetchNextPage()}
-              disabled={list.isFetchingNextPage}
-            >
-              {list.isFetchingNextPage ? 'Loading…' : 'Show older conversations'}
-            </button>
-          )}
+          <MoreButton list={list} className={styles.more}>
+            Show older chats
+          </MoreButton>
         </div>
         <div className={styles.foot}>
           <a
